@@ -1,0 +1,185 @@
+//! Shapes in ggml's order: the first dimension is the one whose elements lie next to each other.
+
+use std::fmt;
+
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+
+/// The most elements a tensor may have. ggml multiplies dimensions in `int64_t` and asserts on
+/// overflow; a quarter of the range keeps every such product far from it.
+const MAX_ELEMENTS: usize = (i64::MAX / 4) as usize;
+
+/// The dimensions of a tensor, ne[0] (contiguous) to ne[3].
+///
+/// A shape always has four dimensions; those that were not given are 1. No dimension is 0, and the
+/// number of elements fits ggml's arithmetic.
+///
+/// ```
+/// use ggml_rs::Shape;
+/// // A matrix of 8 rows of 256: the row length comes first ...
+/// let ne_order = Shape::new(&[256, 8])?;
+/// // ... unless the order that most frameworks print is asked for.
+/// assert_eq!(ne_order, Shape::row_major(&[8, 256])?);
+/// # Ok::<(), ggml_rs::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    ne: [usize; 4],
+}
+
+impl Shape {
+    /// A shape in ne order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are 1 to 4 dimensions, none is 0 and their product does not overflow.
+    #[track_caller]
+    pub fn new(dims: &[usize]) -> Result<Self> {
+        let refuse = |detail: &str| {
+            Error::Shape(OpError::new(
+                "shape",
+                format!("{dims:?}: {detail}"),
+                Vec::new(),
+            ))
+        };
+        if dims.is_empty() || dims.len() > 4 {
+            return Err(refuse("a tensor has 1 to 4 dimensions"));
+        }
+        if dims.contains(&0) {
+            return Err(refuse("a dimension is 0; ggml divides by dimensions"));
+        }
+        let elements = dims
+            .iter()
+            .try_fold(1usize, |product, &n| product.checked_mul(n));
+        if elements.is_none_or(|n| n > MAX_ELEMENTS) {
+            return Err(refuse("the number of elements overflows"));
+        }
+        let mut ne = [1; 4];
+        ne[..dims.len()].copy_from_slice(dims);
+        Ok(Self { ne })
+    }
+
+    /// A shape in row-major order, slowest dimension first, as most frameworks print it.
+    ///
+    /// # Errors
+    /// As [`Shape::new`].
+    #[track_caller]
+    pub fn row_major(dims: &[usize]) -> Result<Self> {
+        let reversed: Vec<usize> = dims.iter().rev().copied().collect();
+        Self::new(&reversed)
+    }
+
+    /// The four dimensions in ne order.
+    pub const fn ne(&self) -> [usize; 4] {
+        self.ne
+    }
+
+    /// The number of elements.
+    #[doc(alias = "ggml_nelements")]
+    pub const fn elements(&self) -> usize {
+        self.ne[0] * self.ne[1] * self.ne[2] * self.ne[3]
+    }
+
+    /// The number of rows: elements divided by ne[0].
+    #[doc(alias = "ggml_nrows")]
+    pub const fn rows(&self) -> usize {
+        self.ne[1] * self.ne[2] * self.ne[3]
+    }
+
+    /// The bytes of a contiguous tensor of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when ne[0] is not a multiple of the type's block, or the size overflows.
+    #[doc(alias = "ggml_nbytes")]
+    #[track_caller]
+    pub fn bytes(&self, dtype: DType) -> Result<usize> {
+        let row = dtype.row_bytes(self.ne[0])?;
+        row.checked_mul(self.rows())
+            .filter(|&n| n <= isize::MAX as usize)
+            .ok_or_else(|| {
+                Error::Shape(OpError::new(
+                    "shape",
+                    format!("{self} of {dtype} overflows the address space"),
+                    Vec::new(),
+                ))
+            })
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.ne, f)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shape{:?}", self.ne)
+    }
+}
+
+/// What can be given where a shape is wanted: a [`Shape`], or an array or slice of dimensions in ne order.
+pub trait IntoShape {
+    /// The shape.
+    ///
+    /// # Errors
+    /// As [`Shape::new`].
+    fn into_shape(self) -> Result<Shape>;
+}
+
+impl IntoShape for Shape {
+    fn into_shape(self) -> Result<Shape> {
+        Ok(self)
+    }
+}
+
+impl IntoShape for &[usize] {
+    #[track_caller]
+    fn into_shape(self) -> Result<Shape> {
+        Shape::new(self)
+    }
+}
+
+impl<const N: usize> IntoShape for [usize; N] {
+    #[track_caller]
+    fn into_shape(self) -> Result<Shape> {
+        Shape::new(&self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_dimensions_are_one() {
+        let shape = Shape::new(&[3, 5]).unwrap();
+        assert_eq!(shape.ne(), [3, 5, 1, 1]);
+        assert_eq!((shape.elements(), shape.rows()), (15, 5));
+        assert_eq!(shape, [3, 5].into_shape().unwrap());
+    }
+
+    #[test]
+    fn invalid_shapes_are_refused_by_name() {
+        for (dims, why) in [
+            (&[][..], "1 to 4"),
+            (&[1, 1, 1, 1, 1], "1 to 4"),
+            (&[4, 0], "dimension is 0"),
+            (&[usize::MAX, 2], "overflows"),
+            (&[1 << 40, 1 << 40], "overflows"),
+            (&[i64::MAX as usize], "overflows"),
+        ] {
+            let text = Shape::new(dims).unwrap_err().to_string();
+            assert!(
+                text.contains(why) && text.contains(&format!("{dims:?}")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_count_blocks_and_refuse_overflow() {
+        assert_eq!(Shape::new(&[64, 3]).unwrap().bytes(DType::Q8_0), Ok(204));
+        assert!(Shape::new(&[33]).unwrap().bytes(DType::Q8_0).is_err());
+        assert!(Shape::new(&[1 << 60]).unwrap().bytes(DType::F64).is_err());
+    }
+}
