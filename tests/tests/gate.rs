@@ -1,0 +1,50 @@
+//! The gate on the Metal device (real on macOS, simulated elsewhere): 37/37 with float staging, 33/37 with half.
+
+use ggml_rs_tests::{Run, backend_ops};
+
+fn gate(args: &[&str]) -> Run {
+    let fixed = ["test", "-o", "OUT_PROD", "--set", "gate", "-b", "MTL0", "--require", "MTL0"];
+    backend_ops(env!("CARGO_BIN_EXE_backend-ops-under-test"), &[&fixed, args].concat()).expect("backend-ops starts")
+}
+
+#[track_caller]
+fn assert_ended(run: &Run, tally: (usize, usize), code: i32) {
+    assert_eq!(run.tally(), Some(tally), "{}", run.transcript());
+    assert_eq!(run.status.code(), Some(code), "{}", run.transcript());
+}
+
+#[test]
+fn float_staging_passes_all() {
+    assert_ended(&gate(&["--tensor", "off"]), (37, 37), 0);
+}
+
+#[test]
+fn half_staging_fails_exactly_the_four_that_overflow_half() {
+    let run = gate(&["--tensor", "off", "--staging", "half"]);
+    assert_ended(&run, (33, 37), 1);
+    let failures = run.failures();
+    assert_eq!(failures.len(), 4, "{}", run.transcript());
+    for (case, reason) in failures {
+        assert!(case.contains("b_range=150000"), "{case}");
+        assert!(reason.contains("NaN") || reason.contains("inf"), "{case}: {reason}");
+    }
+}
+
+/// The tensor kernel reads b unstaged, so b_range passes under either staging; what it does to a is said in the report.
+#[test]
+fn the_tensor_kernel_passes_under_either_staging() {
+    for staging in ["float", "half"] {
+        let run = gate(&["--tensor", "on", "--staging", staging]);
+        assert_ended(&run, (37, 37), 0);
+        assert!(run.stdout.contains("tensor API: on"), "{}", run.transcript());
+        assert!(run.stdout.contains("a is staged in half"), "{}", run.transcript());
+    }
+}
+
+#[test]
+fn kernels_are_shown_with_their_threadgroup_memory() {
+    let run = gate(&["--tensor", "off", "--kernels", "-p", "b_range=150000"]);
+    assert_ended(&run, (4, 4), 0);
+    let products = run.stdout.lines().filter(|line| line.contains("kernel_mul_mm_f32_f32_fp32"));
+    assert!(products.filter(|line| line.contains("(12288 threadgroup bytes)")).count() >= 4, "{}", run.transcript());
+}
