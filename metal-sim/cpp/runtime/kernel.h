@@ -4,6 +4,7 @@
 // link themselves into their unit, in static storage: nothing is allocated, no order between files matters.
 #pragma once
 
+#include "compute_dispatch.h"
 #include "lane.h"
 
 #include <cstdint>
@@ -31,6 +32,7 @@ template <class... Kinds> struct kinds {};
 struct entry_point {
     void (*run)(const lane &);
     uint32_t buffer_count;
+    uint32_t threadgroup_memory_mask;  // which [[threadgroup(n)]] it takes
 };
 
 enum class constant_type : uint8_t { boolean, int16, int32, float32 };
@@ -61,7 +63,7 @@ class unit;
 struct kernel_entry {
     const char *        name;
     const entry_point * entry;
-    metal_sim::unit *   unit;
+    unit *              owner;
     kernel_entry *      next;
 };
 
@@ -120,11 +122,6 @@ class kernel_registrar {
     kernel_entry kernel_;
 };
 
-// The argument table that a dispatch hands to its lanes.
-void *          bound_buffer(const lane & l, uint32_t index);
-const extent3 & threads_per_threadgroup(const lane & l);
-const extent3 & threadgroups_per_grid(const lane & l);
-
 // Turns a position into the parameter's own type: uint, ushort, uint2, ushort3, ...
 template <class T> inline T position_as(const extent3 & p) {
     if constexpr (std::is_integral<T>::value) {
@@ -140,11 +137,11 @@ template <class T> inline T position_as(const extent3 & p) {
 template <class Kind, class T, uint32_t buffer> struct argument;
 
 template <class T, uint32_t buffer> struct argument<K_buffer, T &, buffer> {
-    static T & get(const lane & l) { return *static_cast<T *>(bound_buffer(l, buffer)); }
+    static T & get(const lane & l) { return *static_cast<T *>(l.group->arguments->buffers[buffer]); }
 };
 
 template <class T, uint32_t buffer> struct argument<K_buffer, T *, buffer> {
-    static T * get(const lane & l) { return static_cast<T *>(bound_buffer(l, buffer)); }
+    static T * get(const lane & l) { return static_cast<T *>(l.group->arguments->buffers[buffer]); }
 };
 
 template <uint32_t index, class T, uint32_t buffer> struct argument<K_threadgroup<index>, T *, buffer> {
@@ -157,11 +154,11 @@ template <class T, uint32_t buffer> struct argument<K_threadgroup_position_in_gr
 };
 
 template <class T, uint32_t buffer> struct argument<K_threadgroups_per_grid, T, buffer> {
-    static T get(const lane & l) { return position_as<T>(threadgroups_per_grid(l)); }
+    static T get(const lane & l) { return position_as<T>(l.group->arguments->threadgroups); }
 };
 
 template <class T, uint32_t buffer> struct argument<K_threads_per_threadgroup, T, buffer> {
-    static T get(const lane & l) { return position_as<T>(threads_per_threadgroup(l)); }
+    static T get(const lane & l) { return position_as<T>(l.group->arguments->threads); }
 };
 
 template <class T, uint32_t buffer> struct argument<K_thread_position_in_threadgroup, T, buffer> {
@@ -171,7 +168,7 @@ template <class T, uint32_t buffer> struct argument<K_thread_position_in_threadg
 template <class T, uint32_t buffer> struct argument<K_thread_position_in_grid, T, buffer> {
     static T get(const lane & l) {
         const extent3 & group = l.group->position;
-        const extent3 & size  = threads_per_threadgroup(l);
+        const extent3 & size  = l.group->arguments->threads;
         const extent3 & in    = l.position_in_threadgroup;
         return position_as<T>({ group.x * size.x + in.x, group.y * size.y + in.y, group.z * size.z + in.z });
     }
@@ -204,6 +201,11 @@ template <class... Kinds> constexpr uint32_t buffers_before(size_t count) {
     return n;
 }
 
+template <class Kind> struct threadgroup_memory_bit : std::integral_constant<uint32_t, 0> {};
+
+template <uint32_t index>
+struct threadgroup_memory_bit<K_threadgroup<index>> : std::integral_constant<uint32_t, 1u << index> {};
+
 // `&thunk<&kernel_function, kinds<...>>::call` is the entry point of a kernel function.
 template <auto function, class Kinds> struct thunk;
 
@@ -217,7 +219,11 @@ struct thunk<function, kinds<Kinds...>> {
 
     static void run(const lane & l) { apply(l, std::index_sequence_for<Parameters...>()); }
 
-    static constexpr entry_point call = { &run, buffers_before<Kinds...>(sizeof...(Kinds)) };
+    static constexpr entry_point call = {
+        &run,
+        buffers_before<Kinds...>(sizeof...(Kinds)),
+        (0u | ... | threadgroup_memory_bit<Kinds>::value),
+    };
 };
 
 }  // namespace metal_sim

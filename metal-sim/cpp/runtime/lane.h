@@ -47,7 +47,8 @@ enum class collective : uint8_t {
     any,
     shuffle,
     prefix_sum,
-    matrix,
+    matrix_gather,
+    matrix_done,
 };
 
 struct call_site {
@@ -68,35 +69,37 @@ struct alignas(16) lane_value {
 };
 
 class core;
-struct dispatch;
+struct compute_dispatch;
 struct fiber;
 
 // The lanes that were released together from a collective operation, and what they had published.
 struct simdgroup_state {
-    lane_value values[simd_width];    // only entries in `members` are defined; the others hold poison
-    void *     pointers[simd_width];
-    uint32_t   members        = 0;
-    bool       reduced        = false;  // `reduction` already holds the result of this operation
-    lane_value reduction      = {};
+    lane_value values[simd_width]   = {};  // entries of lanes outside `members` hold poison
+    void *     pointers[simd_width] = {};
+    uint32_t   members              = 0;  // one bit per lane, as below
+    bool       reduced              = false;  // `reduction` already holds the result of this operation
+    lane_value reduction            = {};
 
-    // Scheduling state, one bit per lane.
-    uint32_t ready      = 0;
-    uint32_t collecting = 0;  // waiting in a collective operation
-    uint32_t at_barrier = 0;  // waiting in threadgroup_barrier
+    // Where the lanes are. A lane in none of these sets has not started yet, or is running.
+    uint32_t ready      = 0;  // may continue
+    uint32_t collecting = 0;  // waits in a collective operation
+    uint32_t at_barrier = 0;  // waits in threadgroup_barrier
     uint32_t finished   = 0;
 
     uint32_t first_lane = 0;  // index in the threadgroup
     uint32_t lane_count = 0;
+
+    uint32_t all_lanes() const { return lane_count == simd_width ? ~0u : (1u << lane_count) - 1; }
 };
 
 // The threadgroup that a core is running.
 struct group_state {
-    const metal_sim::dispatch * dispatch = nullptr;
-    metal_sim::core *           core     = nullptr;
-    unsigned char *             memory[max_threadgroup_memory_bindings] = {};
-    extent3                     position;
-    uint32_t                    simdgroup_count = 0;
-    uint64_t                    simdgroup_fmas  = 0;
+    const compute_dispatch * arguments = nullptr;
+    core *                   runner    = nullptr;
+    unsigned char *          memory[max_threadgroup_memory_bindings] = {};
+    extent3                  position;
+    uint32_t                 simdgroup_count = 0;
+    uint64_t                 simdgroup_fmas  = 0;
 };
 
 struct lane {
@@ -108,6 +111,8 @@ struct lane {
     uint32_t index_in_simdgroup   = 0;
     uint32_t simdgroup_index      = 0;
     extent3  position_in_threadgroup;
+
+    uint32_t bit() const { return 1u << index_in_simdgroup; }
 
     call_site  waits_at;
     lane_value published         = {};
@@ -124,5 +129,8 @@ void wait_at_threadgroup_barrier(source_position at);
 // Waits until no lane of the simdgroup can run on, then continues together with the lanes at the same call site.
 // On return the simdgroup's `members` and `values` describe that set.
 void wait_for_simdgroup(collective what, source_position at);
+
+// Ends the dispatch with a fault: the running lane did something that no GPU would define.
+[[noreturn]] void fail_lane(const char * what, source_position at);
 
 }  // namespace metal_sim

@@ -1,0 +1,17 @@
+// Runs dispatches: one at a time, each spread over the simulator's cores.
+#pragma once
+
+#include "compute_dispatch.h"
+#include "counters.h"
+#include "pipeline.h"
+
+namespace metal_sim {
+
+// Runs one dispatch to its end. False when it failed; what happened is then the last fault.
+bool execute(const pipeline & p, const compute_dispatch & d);
+
+// Sums over all dispatches since the last reset.
+counters read_counters();
+void     reset_counters();
+
+}  // namespace metal_sim

@@ -1,0 +1,22 @@
+// How the simulator runs, from the environment. None of these settings changes what a correct kernel computes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace metal_sim {
+
+// In which order the lanes of a simdgroup, and the simdgroups of a threadgroup, get to run between two barriers.
+// A kernel whose result depends on it lacks a barrier.
+enum class lane_order { ascending, reversed, random };
+
+struct settings {
+    lane_order  order   = lane_order::ascending;  // METAL_SIM_ORDER
+    uint64_t    seed    = 1;                      // METAL_SIM_SEED, for the random order
+    uint32_t    threads = 1;                      // METAL_SIM_THREADS, default: one per CPU, at most 16
+    std::string error;                            // what is wrong with the environment; then nothing runs
+
+    static settings from_environment();
+};
+
+}  // namespace metal_sim
