@@ -1,5 +1,7 @@
 //! Attributes `[[...]]`: the ones that bind a kernel's parameter, and a check that none is left unread.
 
+use std::collections::BTreeSet;
+
 use crate::error::Error;
 use crate::lex::{Kind, Token};
 use crate::tokens::{closing, opens_attribute, text};
@@ -37,7 +39,7 @@ impl Attribute {
         }
     }
 
-    pub(super) fn differs_between_lanes(&self) -> bool {
+    fn differs_between_lanes(&self) -> bool {
         matches!(
             self.name.as_str(),
             "thread_position_in_threadgroup"
@@ -85,23 +87,33 @@ pub(super) fn unknown(at: &Token, attribute: &Attribute) -> Error {
     )
 }
 
-/// Strips parameter attributes from function typedefs, where they bind nothing. Any other attribute is an error.
+/// The names of parameters that differ between the lanes of a simdgroup.
+pub(super) fn lane_parameters(tokens: &[Token]) -> Result<BTreeSet<String>, Error> {
+    let mut lanes = BTreeSet::new();
+    for i in (1..tokens.len()).filter(|&i| opens_attribute(tokens, i)) {
+        if parse(tokens, i)?.differs_between_lanes() {
+            lanes.insert(tokens[i - 1].text.clone());
+        }
+    }
+    Ok(lanes)
+}
+
+/// Strips the binding attributes that remain once the kernels have been registered: on parameters of typedefs and of
+/// ordinary functions they bind nothing. Any other attribute is an error.
 pub(super) fn strip(tokens: Vec<Token>) -> Result<Vec<Token>, Error> {
     let mut out = Vec::with_capacity(tokens.len());
-    let mut in_typedef = false;
     let mut i = 0;
     while i < tokens.len() {
-        if opens_attribute(&tokens, i) {
-            let attribute = parse(&tokens, i)?;
-            if !in_typedef || attribute.kind().is_none() {
-                return Err(unknown(&tokens[i], &attribute));
-            }
-            i = attribute.last + 1;
+        if !opens_attribute(&tokens, i) {
+            out.push(tokens[i].clone());
+            i += 1;
             continue;
         }
-        in_typedef = (in_typedef && !tokens[i].is(";")) || tokens[i].is("typedef");
-        out.push(tokens[i].clone());
-        i += 1;
+        let attribute = parse(&tokens, i)?;
+        if attribute.kind().is_none() {
+            return Err(unknown(&tokens[i], &attribute));
+        }
+        i = attribute.last + 1;
     }
     Ok(out)
 }
@@ -116,20 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn a_typedef_loses_its_attributes() {
-        let source = "typedef void (f_t)(threadgroup int * s [[threadgroup(0)]], uint3 g[[threadgroup_position_in_grid]]);";
+    fn typedefs_and_ordinary_functions_lose_their_binding_attributes() {
+        let source = "typedef void (f_t)(threadgroup int * s [[threadgroup(0)]]); void f(uint3 g[[threadgroup_position_in_grid]]);";
         assert_eq!(
             stripped(source).unwrap(),
-            "typedef void (f_t)(threadgroup int * s, uint3 g);"
+            "typedef void (f_t)(threadgroup int * s); void f(uint3 g);"
         );
     }
 
     #[test]
-    fn a_leftover_attribute_is_an_error() {
+    fn any_other_attribute_is_an_error() {
         for source in [
-            "\nvoid f(uint i [[thread_index_in_simdgroup]]);",
-            "\ntypedef int x [[unroll]];",
+            "\nvoid f(uint i [[sample_id]]);",
             "\n[[unroll]] for",
+            "\nint i [[threadgroup]];",
         ] {
             let error = stripped(source).unwrap_err().to_string();
             assert!(
@@ -137,6 +149,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn lane_parameters_are_told_from_uniform_ones() {
+        let source = "f(ushort3 tpitg[[thread_position_in_threadgroup]], uint3 g[[threadgroup_position_in_grid]], \
+                      ushort sgitg[[simdgroup_index_in_threadgroup]], ushort tiisg [[thread_index_in_simdgroup]])";
+        let lanes = lane_parameters(&lex("t.metal", source).unwrap()).unwrap();
+        assert_eq!(lanes.into_iter().collect::<Vec<_>>(), ["tiisg", "tpitg"]);
     }
 
     #[test]

@@ -6,48 +6,26 @@
 //! macro. What each parameter is bound to is kept in an alias `KS_f` next to the definition, so that two variants of a
 //! kernel in the branches of an `#if` may differ.
 
-use std::collections::BTreeSet;
-
-use super::attributes::{self, Attribute};
+use super::attributes;
 use crate::error::Error;
 use crate::lex::Token;
 use crate::tokens::{closing, closing_angle, next, opens_attribute, previous_is, text};
 
-/// The translated tokens and what later passes need to know about the kernels.
-pub(super) struct Translated {
-    pub(super) tokens: Vec<Token>,
-    /// Names of parameters that differ between the lanes of a simdgroup.
-    pub(super) lanes: BTreeSet<String>,
-    /// Registrations in the text (one inside a macro counts once).
-    pub(super) registered: usize,
-}
-
-pub(super) fn register(tokens: Vec<Token>) -> Result<Translated, Error> {
+/// The translated tokens, and the number of registrations in the text (one inside a macro counts once).
+pub(super) fn register(tokens: Vec<Token>) -> Result<(Vec<Token>, usize), Error> {
     let mut pass = Pass {
         tokens: &tokens,
         out: Vec::with_capacity(tokens.len()),
-        lanes: BTreeSet::new(),
         registered: 0,
         pending: Vec::new(),
     };
     pass.run()?;
-    let Pass {
-        out,
-        lanes,
-        registered,
-        ..
-    } = pass;
-    Ok(Translated {
-        tokens: out,
-        lanes,
-        registered,
-    })
+    Ok((pass.out, pass.registered))
 }
 
 struct Pass<'a> {
     tokens: &'a [Token],
     out: Vec<Token>,
-    lanes: BTreeSet<String>,
     registered: usize,
     /// Code to put behind the closing braces of kernel bodies that are being copied: (index, code).
     pending: Vec<(usize, String)>,
@@ -241,40 +219,24 @@ impl Pass<'_> {
     /// Copies one parameter without its attribute; returns its kind.
     fn parameter(&mut self, start: usize, end: usize) -> Result<String, Error> {
         let mut kind = None;
-        let mut name = start;
         let mut i = start;
         while i < end {
-            if opens_attribute(self.tokens, i) {
-                let attribute = attributes::parse(self.tokens, i)?;
-                if kind.is_some() {
-                    return Err(
-                        self.tokens[i].unsupported("a parameter with two attributes", "keep one")
-                    );
-                }
-                kind = Some(self.bound(&attribute, i, name)?);
-                i = attribute.last + 1;
-            } else {
-                if self.tokens[i].is_word() {
-                    name = i;
-                }
-                self.out.push(self.tokens[i].clone());
+            let at = &self.tokens[i];
+            if !opens_attribute(self.tokens, i) {
+                self.out.push(at.clone());
                 i += 1;
+                continue;
             }
+            let attribute = attributes::parse(self.tokens, i)?;
+            let bound = attribute
+                .kind()
+                .ok_or_else(|| attributes::unknown(at, &attribute))?;
+            if kind.replace(bound).is_some() {
+                return Err(at.unsupported("a parameter with two attributes", "keep one"));
+            }
+            i = attribute.last + 1;
         }
-        match kind {
-            Some(kind) => Ok(kind),
-            None => self.buffer(start, end),
-        }
-    }
-
-    fn bound(&mut self, attribute: &Attribute, at: usize, name: usize) -> Result<String, Error> {
-        let kind = attribute
-            .kind()
-            .ok_or_else(|| attributes::unknown(&self.tokens[at], attribute))?;
-        if attribute.differs_between_lanes() {
-            self.lanes.insert(self.tokens[name].text.clone());
-        }
-        Ok(kind)
+        kind.map_or_else(|| self.buffer(start, end), Ok)
     }
 
     /// A parameter without an attribute is bound to the next buffer, so it must be one.
@@ -310,8 +272,8 @@ mod tests {
     use crate::lex::lex;
 
     fn registered(source: &str) -> Result<(String, usize), Error> {
-        let translated = register(lex("t.metal", source)?)?;
-        Ok((text(&translated.tokens), translated.registered))
+        let (tokens, registered) = register(lex("t.metal", source)?)?;
+        Ok((text(&tokens), registered))
     }
 
     fn error(source: &str) -> String {
@@ -387,11 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn attributes_become_kinds_and_lane_parameters_are_remembered() {
+    fn attributes_become_kinds() {
         let source = "kernel void f(threadgroup char * shmem [[threadgroup(2)]], uint3 tgpig[[threadgroup_position_in_grid]], \
                       ushort tiisg[[thread_index_in_simdgroup]]) { }";
-        let translated = register(lex("t.metal", source).unwrap()).unwrap();
-        let code = text(&translated.tokens);
+        let (code, _) = registered(source).unwrap();
         assert!(
             code.starts_with("void f(threadgroup char * shmem, uint3 tgpig, ushort tiisg) { }"),
             "{code}"
@@ -399,7 +360,6 @@ mod tests {
         assert!(code.contains(
             "kinds<::metal_sim::K_threadgroup<2>, ::metal_sim::K_threadgroup_position_in_grid, ::metal_sim::K_thread_index_in_simdgroup>"
         ));
-        assert_eq!(translated.lanes.into_iter().collect::<Vec<_>>(), ["tiisg"]);
     }
 
     #[test]

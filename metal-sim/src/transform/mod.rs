@@ -33,11 +33,8 @@ fn passes(unit: &str, tokens: Vec<Token>) -> Result<Vec<Token>, Error> {
     let named = count::kernels(&tokens);
     let tokens = pragmas::drop(tokens)?;
     let tokens = constants::register(tokens)?;
-    let kernels::Translated {
-        tokens,
-        lanes,
-        registered,
-    } = kernels::register(tokens)?;
+    let lanes = attributes::lane_parameters(&tokens)?;
+    let (tokens, registered) = kernels::register(tokens)?;
     count::check(unit, registered, named)?;
     let tokens = attributes::strip(tokens)?;
     let tokens = arrays::declare(tokens)?;
