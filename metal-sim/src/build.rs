@@ -81,34 +81,46 @@ impl Build {
 
     /// Translates the kernels and compiles them, the runtime, the device and ggml's Metal host code.
     pub fn compile(&self) -> Result<Vec<Object>, Error> {
+        let mut objects = self.compile_kernels()?;
+        objects.extend(self.compile_device()?);
+        objects.extend(self.compile_host()?);
+        Ok(objects)
+    }
+
+    /// The kernels and the runtime alone: what a program needs that dispatches kernels without ggml.
+    pub fn compile_kernels(&self) -> Result<Vec<Object>, Error> {
         let sources = Sources::new(&self.tree);
         let units = unit::list(&sources)?;
         let kernels = self.generate_kernels(&sources, &units)?;
         let is_optimised = |(unit, _): &(Unit, PathBuf)| OPTIMISED.contains(&unit.kind.as_str());
         let (optimised, small): (Vec<_>, Vec<_>) = kernels.into_iter().partition(is_optimised);
+        let mut runtime = cpp_files(&Path::new(CRATE).join("cpp/runtime"))?;
+        runtime.push(self.generate("units.cpp", &transform::table(&units))?);
 
-        let mut simulator = files_with_extension(&Path::new(CRATE).join("cpp/runtime"), "cpp")?;
-        simulator.extend(files_with_extension(
-            &Path::new(CRATE).join("cpp/device"),
-            "cpp",
-        )?);
-        simulator.push(self.generate("units.cpp", &transform::table(&units))?);
-        simulator.push(self.generate("device_extract.cpp", &extract::device(&sources)?)?);
-        let host = files_with_extension(&self.tree.join("src/ggml-metal"), "cpp")?;
-
-        let mut objects = self.compile_set(
-            "kernels-O2",
-            self.kernel_flags("c++20", 2),
-            paths(optimised),
-        )?;
-        objects.extend(self.compile_set(
-            "kernels-O1",
-            self.kernel_flags("c++17", 1),
-            paths(small),
-        )?);
-        objects.extend(self.compile_set("simulator", self.flags("c++17", 2), simulator)?);
-        objects.extend(self.compile_set("host", self.host_flags(), host)?);
+        // C++20 for the tensor variants: their descriptors are template arguments of class type.
+        let flags = self.kernel_flags("c++20", 2);
+        let mut objects = self.compile_set("kernels-O2", flags, paths(optimised))?;
+        let flags = self.kernel_flags("c++17", 1);
+        objects.extend(self.compile_set("kernels-O1", flags, paths(small))?);
+        objects.extend(self.compile_set("runtime", self.flags("c++17", 2), runtime)?);
         Ok(objects)
+    }
+
+    /// What stands in for ggml's two Objective-C files, and the plain C taken from them.
+    fn compile_device(&self) -> Result<Vec<Object>, Error> {
+        let extracted = extract::device(&Sources::new(&self.tree))?;
+        let mut device = cpp_files(&Path::new(CRATE).join("cpp/device"))?;
+        device.push(self.generate("device_extract.cpp", &extracted)?);
+        self.compile_set("device", self.flags("c++17", 2), device)
+    }
+
+    /// ggml's own C++ around the Metal API, and ours that the patches add.
+    fn compile_host(&self) -> Result<Vec<Object>, Error> {
+        let host = cpp_files(&self.tree.join("src/ggml-metal"))?;
+        let mut flags = self.flags("c++17", 3);
+        // ggml-metal.cpp gets these through Apple's headers.
+        flags.flags(["-include", "memory", "-include", "vector"]);
+        self.compile_set("host", flags, host)
     }
 
     fn generate_kernels(
@@ -192,25 +204,16 @@ impl Build {
         build
     }
 
-    /// Flags that keep MSL's meaning: it reinterprets memory freely and rounds after every operation. The optimised
-    /// set is C++20 because the tensor variants have template arguments of class type.
+    /// Flags that keep MSL's meaning: it reinterprets memory freely and rounds after every operation.
     fn kernel_flags(&self, standard: &str, optimisation: u32) -> cc::Build {
         let mut build = self.flags(standard, optimisation);
         build
             .flags([
-                "-w",
                 "-ffp-contract=off",
                 "-fexcess-precision=16",
                 "-fno-strict-aliasing",
             ])
             .define("GGML_METAL_HAS_BF16", None);
-        build
-    }
-
-    fn host_flags(&self) -> cc::Build {
-        let mut build = self.flags("c++17", 3);
-        // ggml-metal.cpp gets these through Apple's headers.
-        build.flags(["-include", "memory", "-include", "vector"]);
         build
     }
 }
@@ -239,8 +242,8 @@ fn stem(path: &Path) -> String {
         .into_owned()
 }
 
-/// The files in `dir` with this extension, sorted, so that objects come in the same order everywhere.
-fn files_with_extension(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
+/// The C++ files in `dir`, sorted, so that objects come in the same order everywhere.
+fn cpp_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |source| Error::Io {
         action: "list",
         path: dir.to_owned(),
@@ -249,7 +252,7 @@ fn files_with_extension(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, Err
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|e| e == extension) {
+        if path.extension().is_some_and(|extension| extension == "cpp") {
             files.push(path);
         }
     }
