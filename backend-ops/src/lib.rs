@@ -1,1 +1,33 @@
-//! Placeholder.
+//! ggml's test-backend-ops for Rust.
+//!
+//! Runs single operations on a device and judges the results against an implementation in double precision, and against
+//! ggml's CPU backend where it supports the case. Flags, case strings and output formats are upstream's; the seed, the
+//! reference, the buffers (one per tensor, with sentinels) and the check of the dispatched kernel are ours.
+//!
+//! The binary `backend-ops` is [`cli`] and little else. A program of its own builds a [`session::Session`]:
+//!
+//! - [`cases`] says what to compute and what must come out; [`data`] fills the operands from a seed;
+//! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
+//! - [`outcome`] holds results, [`report`] prints them;
+//! - [`select`], [`filter`] and [`coverage`] answer which cases and devices there are.
+//!
+//! ```
+//! use backend_ops::cases::Set;
+//!
+//! let gate = Set::Gate.cases();
+//! assert_eq!(gate.len(), 37);
+//! assert_eq!(gate[0].name(), "OUT_PROD(type_a=f32,type_b=f32,m=256,n=1,k=1,bs=[1,1],nr=[1,1],trans_b=0)");
+//! ```
+
+pub mod cases;
+pub mod cli;
+pub mod coverage;
+pub mod data;
+pub mod filter;
+pub mod outcome;
+pub mod report;
+pub mod routing;
+pub mod runner;
+pub mod select;
+pub mod session;
+pub mod vars;

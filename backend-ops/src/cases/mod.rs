@@ -1,0 +1,162 @@
+//! The cases: what to compute, on which data, and what must come out.
+
+mod add;
+mod copy;
+mod mul_mat;
+mod out_prod;
+
+use std::fmt;
+
+use ggml_rs::{Builder, Staging, Tensor};
+
+pub use add::Add;
+pub use copy::{Cont, Cpy};
+pub use mul_mat::MulMat;
+pub use out_prod::OutProd;
+
+use crate::data::{Operand, OperandData};
+use crate::routing::Product;
+
+/// One test case of one op.
+pub trait Case: Send + Sync {
+    /// ggml's op name, `OUT_PROD`.
+    fn op(&self) -> &'static str;
+
+    /// The parameters, as upstream prints them.
+    fn params(&self) -> String;
+
+    /// The case string: `OP(params)`.
+    fn name(&self) -> String {
+        format!("{}({})", self.op(), self.params())
+    }
+
+    /// The leaf tensors.
+    fn operands(&self) -> Vec<Operand>;
+
+    /// Builds the graph on the operands, given in the order of [`Case::operands`], and returns its result. `staging` is
+    /// for the ops that have a choice.
+    ///
+    /// # Errors
+    /// When ggml-rs refuses the operands.
+    fn build<'g>(
+        &self,
+        graph: Builder<'g>,
+        operands: &[Tensor<'g>],
+        staging: Staging,
+    ) -> ggml_rs::Result<Tensor<'g>>;
+
+    /// The result in f64, from the operands' values.
+    ///
+    /// # Errors
+    /// When the shapes do not fit.
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>>;
+
+    /// The largest NMSE that passes; upstream's default unless the op overrides it.
+    fn max_nmse(&self) -> f64 {
+        1e-7
+    }
+
+    /// The matrix product that a Metal device must dispatch for this case; `None` asserts nothing.
+    fn product(&self, _tensor_api: bool, _staging: Staging) -> Option<Product> {
+        None
+    }
+
+    /// Simpler variants of the case, each with what it leaves out. When a device refuses the case and takes a variant, what
+    /// the variant left out is the reason: `supports_op` itself gives none.
+    fn relaxations(&self) -> Vec<Relaxation> {
+        Vec::new()
+    }
+}
+
+/// A variant of a case that lacks one difficulty.
+pub struct Relaxation {
+    /// What the variant leaves out: `src1 type f16`.
+    pub without: String,
+    /// The variant.
+    pub case: Box<dyn Case>,
+}
+
+/// A list of cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Set {
+    /// Upstream's cases, then ours.
+    Upstream,
+    /// The 37 OUT_PROD cases that must all pass: a case that the device does not support is a failure here.
+    Gate,
+}
+
+impl Set {
+    /// The cases, in order.
+    #[must_use]
+    pub fn cases(self) -> Vec<Box<dyn Case>> {
+        match self {
+            Self::Gate => boxed(out_prod::gate()).collect(),
+            Self::Upstream => boxed(copy::cpy_cases())
+                .chain(boxed(copy::cont_cases()))
+                .chain(boxed(add::cases()))
+                .chain(boxed(mul_mat::cases()))
+                .chain(boxed(out_prod::upstream()))
+                .chain(boxed(out_prod::ours()))
+                .collect(),
+        }
+    }
+
+    /// Whether the set forbids gaps.
+    #[must_use]
+    pub fn requires_support(self) -> bool {
+        self == Self::Gate
+    }
+}
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Upstream => "upstream",
+            Self::Gate => "gate",
+        })
+    }
+}
+
+fn boxed<C: Case + 'static>(cases: Vec<C>) -> impl Iterator<Item = Box<dyn Case>> {
+    cases
+        .into_iter()
+        .map(|case| Box::new(case) as Box<dyn Case>)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_default_set_holds_every_op_and_the_gate_only_out_prod() {
+        let ops = |set: Set| {
+            set.cases()
+                .iter()
+                .map(|case| case.op())
+                .collect::<BTreeSet<_>>()
+        };
+        assert_eq!(
+            ops(Set::Upstream),
+            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "OUT_PROD"])
+        );
+        assert_eq!(ops(Set::Gate), BTreeSet::from(["OUT_PROD"]));
+        assert!(Set::Gate.requires_support() && !Set::Upstream.requires_support());
+    }
+
+    #[test]
+    fn a_relaxation_is_another_case_of_the_same_op() {
+        for case in Set::Upstream.cases() {
+            for relaxation in case.relaxations() {
+                assert_eq!(relaxation.case.op(), case.op());
+                assert_ne!(
+                    relaxation.case.params(),
+                    case.params(),
+                    "{} leaves out nothing",
+                    relaxation.without
+                );
+            }
+        }
+    }
+}

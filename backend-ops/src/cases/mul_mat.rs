@@ -1,0 +1,148 @@
+//! `MUL_MAT`: `dst[i0, i1] = sum over k of a[k, i0] * b[k, i1]`, with `a` broadcast over dims 2 and 3. Upstream's
+//! `test_mul_mat`.
+
+use ggml_rs::check::reference::{self, Values};
+use ggml_rs::{Builder, DType, Staging, Tensor};
+
+use super::Case;
+use crate::data::{Operand, OperandData};
+use crate::vars::Vars;
+
+/// One MUL_MAT case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MulMat {
+    /// Type of `a`.
+    pub type_a: DType,
+    /// Type of `b`.
+    pub type_b: DType,
+    /// Dim 0 of the result, dim 1 of `a`.
+    pub m: usize,
+    /// Dim 1 of the result and of `b`.
+    pub n: usize,
+    /// The dimension summed over: dim 0 of both operands.
+    pub k: usize,
+    /// Dims 2 and 3 of `a`.
+    pub bs: [usize; 2],
+    /// How often `a` repeats over dims 2 and 3 of `b`.
+    pub nr: [usize; 2],
+}
+
+impl MulMat {
+    fn shape_a(&self) -> [usize; 4] {
+        [self.k, self.m, self.bs[0], self.bs[1]]
+    }
+
+    fn shape_b(&self) -> [usize; 4] {
+        [
+            self.k,
+            self.n,
+            self.bs[0] * self.nr[0],
+            self.bs[1] * self.nr[1],
+        ]
+    }
+}
+
+impl Case for MulMat {
+    fn op(&self) -> &'static str {
+        "MUL_MAT"
+    }
+
+    fn params(&self) -> String {
+        // The last three are upstream's permuted, padded and fused variants, which are not ported yet.
+        Vars::new()
+            .with("type_a", self.type_a)
+            .with("type_b", self.type_b)
+            .with("m", self.m)
+            .with("n", self.n)
+            .with("k", self.k)
+            .with("bs", self.bs)
+            .with("nr", self.nr)
+            .with("per", [0, 1, 2, 3])
+            .with("k_v", 0)
+            .with("o", 1)
+            .to_string()
+    }
+
+    fn operands(&self) -> Vec<Operand> {
+        vec![
+            Operand::new("a", self.type_a, self.shape_a()),
+            Operand::new("b", self.type_b, self.shape_b()),
+        ]
+    }
+
+    fn build<'g>(
+        &self,
+        _graph: Builder<'g>,
+        operands: &[Tensor<'g>],
+        _staging: Staging,
+    ) -> ggml_rs::Result<Tensor<'g>> {
+        operands[0].mul_mat(operands[1])
+    }
+
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
+        let a = Values::contiguous(operands[0].values(), self.shape_a())?;
+        let b = Values::contiguous(operands[1].values(), self.shape_b())?;
+        reference::mul_mat(a, b)
+    }
+
+    fn max_nmse(&self) -> f64 {
+        5e-4
+    }
+}
+
+/// Upstream's unpermuted shapes for some of its types: the vector path, the matrix path, batches and broadcast.
+#[must_use]
+pub fn cases() -> Vec<MulMat> {
+    const TYPES: [DType; 6] = [
+        DType::F32,
+        DType::F16,
+        DType::Q8_0,
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q4_K,
+    ];
+    const BATCHES: [([usize; 2], [usize; 2]); 4] = [
+        ([1, 1], [1, 1]),
+        ([1, 1], [2, 1]),
+        ([3, 2], [1, 1]),
+        ([3, 2], [2, 2]),
+    ];
+    let mut cases = Vec::new();
+    for type_a in TYPES {
+        for n in [1, 16] {
+            let case = |(bs, nr)| MulMat {
+                type_a,
+                type_b: DType::F32,
+                m: 16,
+                n,
+                k: 256,
+                bs,
+                nr,
+            };
+            cases.extend(BATCHES.map(case));
+        }
+    }
+    cases.push(MulMat {
+        type_a: DType::F32,
+        type_b: DType::F32,
+        m: 64,
+        n: 77,
+        k: 77,
+        bs: [12, 1],
+        nr: [1, 1],
+    });
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_case_string_is_upstreams() {
+        assert_eq!(
+            cases()[0].name(),
+            "MUL_MAT(type_a=f32,type_b=f32,m=16,n=1,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3],k_v=0,o=1)"
+        );
+    }
+}

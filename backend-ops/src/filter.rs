@@ -1,0 +1,185 @@
+//! Which cases to run: upstream's `-o` (op names or whole case strings) and `-p` (a regular expression on parameters).
+//!
+//! ```
+//! use backend_ops::filter::OpFilter;
+//!
+//! let filter = OpFilter::parse("ADD,MUL_MAT(m=16,n=1)")?;
+//! assert!(filter.matches("ADD", "ne=[10,5,4,3]"));
+//! assert!(filter.matches("MUL_MAT", "m=16,n=1"));
+//! assert!(!filter.matches("MUL_MAT", "m=16,n=2"));
+//! # Ok::<(), backend_ops::filter::Error>(())
+//! ```
+
+use regex::Regex;
+
+/// What can be wrong with a filter.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A `(` without its `)`, or the reverse.
+    #[error(
+        "-o: unbalanced parentheses in \"{0}\"; pass OP, OP,OP or a whole case string such as 'ADD(type=f32,...)' in quotes"
+    )]
+    Unbalanced(String),
+    /// Nothing between two commas, or an empty argument.
+    #[error("-o: empty operation name in \"{0}\"; pass OP or OP,OP (--list-ops prints the names)")]
+    Empty(String),
+    /// The regular expression does not parse.
+    #[error(
+        "-p: bad regular expression \"{pattern}\": {reason}; escape ( ) [ ] . with a backslash to match them literally"
+    )]
+    Regex {
+        /// What was passed.
+        pattern: String,
+        /// The parser's own reason, on one line.
+        reason: String,
+    },
+}
+
+/// One item of an `-o` list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OpItem {
+    op: String,
+    /// `None` selects every case of the op.
+    params: Option<String>,
+}
+
+/// The `-o` argument: op names and whole case strings, separated by commas.
+#[derive(Clone, Debug, Default)]
+pub struct OpFilter {
+    items: Vec<OpItem>,
+}
+
+impl OpFilter {
+    /// Parses an `-o` argument. Commas inside parentheses belong to a case string.
+    ///
+    /// # Errors
+    /// On unbalanced parentheses and on an empty item.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let items = split_outside_parentheses(text)?
+            .into_iter()
+            .map(|item| parse_item(item.trim(), text))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { items })
+    }
+
+    /// Whether the filter selects a case. A filter without items selects all of them.
+    #[must_use]
+    pub fn matches(&self, op: &str, params: &str) -> bool {
+        self.items.is_empty()
+            || self
+                .items
+                .iter()
+                .any(|item| item.op == op && item.params.as_deref().is_none_or(|p| p == params))
+    }
+
+    /// The op names the filter mentions, for checking them against those that exist.
+    pub fn ops(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().map(|item| item.op.as_str())
+    }
+}
+
+fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, Error> {
+    let mut depth = 0_usize;
+    let mut start = 0;
+    let mut items = Vec::new();
+    for (i, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => {
+                depth = depth
+                    .checked_sub(1)
+                    .ok_or_else(|| Error::Unbalanced(text.to_owned()))?
+            }
+            ',' if depth == 0 => {
+                items.push(&text[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    if depth != 0 {
+        return Err(Error::Unbalanced(text.to_owned()));
+    }
+    items.push(&text[start..]);
+    Ok(items)
+}
+
+fn parse_item(item: &str, whole: &str) -> Result<OpItem, Error> {
+    let (op, params) = match item.split_once('(') {
+        None => (item, None),
+        Some((op, rest)) => {
+            let params = rest
+                .strip_suffix(')')
+                .ok_or_else(|| Error::Unbalanced(whole.to_owned()))?;
+            (op, Some(params.to_owned()))
+        }
+    };
+    if op.is_empty() {
+        return Err(Error::Empty(whole.to_owned()));
+    }
+    Ok(OpItem {
+        op: op.to_owned(),
+        params,
+    })
+}
+
+/// Parses a `-p` argument.
+///
+/// # Errors
+/// When it is not a regular expression; the message is one line.
+pub fn params_regex(pattern: &str) -> Result<Regex, Error> {
+    Regex::new(pattern).map_err(|error| Error::Regex {
+        pattern: pattern.to_owned(),
+        reason: last_line(&error),
+    })
+}
+
+/// regex prints a drawing with carets over several lines; its last line says what is wrong.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default().trim();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_case_strings_mix() {
+        let filter = OpFilter::parse("OUT_PROD(m=1,bs=[1,1]),ADD").expect("parses");
+        assert_eq!(filter.ops().collect::<Vec<_>>(), ["OUT_PROD", "ADD"]);
+        assert!(filter.matches("OUT_PROD", "m=1,bs=[1,1]"));
+        assert!(!filter.matches("OUT_PROD", "m=1,bs=[1,3]"));
+        assert!(filter.matches("ADD", "anything"));
+        assert!(!filter.matches("MUL_MAT", "m=1,bs=[1,1]"));
+    }
+
+    #[test]
+    fn no_filter_selects_everything() {
+        assert!(OpFilter::default().matches("ADD", ""));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(matches!(
+            OpFilter::parse("ADD(m=1"),
+            Err(Error::Unbalanced(_))
+        ));
+        assert!(matches!(OpFilter::parse("ADD)"), Err(Error::Unbalanced(_))));
+        assert!(matches!(
+            OpFilter::parse("ADD(m=1)x"),
+            Err(Error::Unbalanced(_))
+        ));
+        assert!(matches!(OpFilter::parse("ADD,,SUB"), Err(Error::Empty(_))));
+        assert!(matches!(OpFilter::parse(""), Err(Error::Empty(_))));
+    }
+
+    #[test]
+    fn a_bad_regex_is_one_line() {
+        let message = params_regex("m=[").expect_err("unclosed").to_string();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains("unclosed character class"), "{message}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The `backend-ops` binary: parses the command line, runs a session, turns the verdict into an exit code.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use backend_ops::cli::{Cli, Output};
+use backend_ops::coverage;
+use backend_ops::filter::{OpFilter, params_regex};
+use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
+use backend_ops::runner::Settings;
+use backend_ops::select::{self, CaseFilter};
+use backend_ops::session::{Session, Verdict};
+use clap::Parser;
+use ggml_rs::Device;
+use ggml_rs::registry::RegistryOptions;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const FAILED: u8 = 1;
+const NOT_RUN: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::from(FAILED),
+        Ok(Verdict::NothingRan) => {
+            eprintln!(
+                "error: nothing ran on a tested device, so nothing is proven; see the reasons above"
+            );
+            ExitCode::from(NOT_RUN)
+        }
+        Err(error) => {
+            // Whoever reads us (`| head`) has seen enough: that needs no comment, but it is no pass either.
+            if !is_broken_pipe(&error) {
+                eprintln!("error: {error:#}");
+            }
+            ExitCode::from(NOT_RUN)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<Verdict> {
+    // Arguments first: a typo should not wait for a device.
+    let cases = CaseFilter {
+        set: cli.set,
+        ops: cli
+            .ops
+            .as_deref()
+            .map(OpFilter::parse)
+            .transpose()?
+            .unwrap_or_default(),
+        params: cli.params.as_deref().map(params_regex).transpose()?,
+    }
+    .select()?;
+    create_devices(cli)?;
+    if cli.list_ops {
+        coverage::list_ops(&mut io::stdout().lock())?;
+        return Ok(Verdict::Passed);
+    }
+    if cli.show_coverage {
+        coverage::show(&cases, &mut io::stdout().lock())?;
+        return Ok(Verdict::Passed);
+    }
+    let all_devices = Device::all()?;
+    let session = Session {
+        cases,
+        devices: select::devices(&all_devices, cli.device.as_deref(), &cli.require)?,
+        all_devices,
+        settings: Settings {
+            seed: cli.seed.0,
+            staging: cli.staging.into(),
+            require_support: cli.set.requires_support(),
+        },
+    };
+    report(cli, &session)
+}
+
+fn create_devices(cli: &Cli) -> anyhow::Result<()> {
+    let options = RegistryOptions {
+        tensor_api: cli.tensor.map(|tensor| tensor.is_on()),
+        backend_lib: cli.backend_lib.clone(),
+    };
+    // SAFETY: `install` must not race with other users of the environment, and a library it loads must be a ggml backend of
+    // this build. No other thread exists yet, and --backend-lib is a hidden flag for libraries that our own builder made.
+    unsafe { options.install() }.context("create the devices")
+}
+
+/// Runs the session with the reports that the command line asks for.
+fn report(cli: &Cli, session: &Session) -> anyhow::Result<Verdict> {
+    let bar = progress_bar();
+    let rows = match cli.output {
+        Output::Console => None,
+        Output::Sql => Some(RowFormat::Sql),
+        Output::Csv => Some(RowFormat::Csv),
+        Output::Json => Some(RowFormat::Json),
+    };
+    let (out, colors): (Box<dyn Write>, bool) = match rows {
+        None => (Box::new(io::stdout().lock()), console::colors_enabled()),
+        // Rows must stay parseable: people read stderr then.
+        Some(_) => (Box::new(io::stderr()), console::colors_enabled_stderr()),
+    };
+    let look = Look {
+        colors,
+        whole_lines: !bar.is_hidden(),
+        kernels: cli.kernels,
+    };
+    let mut people = ConsoleReport::new(out, look, cli.repeat_flags());
+    let verdict = match rows {
+        None => session.run(&mut [&mut people], &bar)?,
+        Some(format) => {
+            let mut rows = RowReport::new(io::stdout().lock(), format);
+            session.run(&mut [&mut people, &mut rows], &bar)?
+        }
+    };
+    Ok(verdict)
+}
+
+/// A progress bar on stderr when it is a terminal; otherwise one that draws nothing.
+fn progress_bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

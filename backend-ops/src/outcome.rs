@@ -1,0 +1,291 @@
+//! What became of a case, and the sum over a device.
+
+use std::collections::BTreeMap;
+
+use ggml_rs::check::Difference;
+use ggml_rs::trace::Dispatch;
+
+/// Which result a device's output was compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// Our own f64 implementation on dequantized operands.
+    Reference,
+    /// ggml's CPU backend, where it supports the case.
+    CpuBackend,
+}
+
+impl std::fmt::Display for Against {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Reference => "f64 reference",
+            Self::CpuBackend => "CPU backend",
+        })
+    }
+}
+
+/// Why a case failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// A value is NaN on either side.
+    #[error("NaN at index {} (device={}, {against}={})", at.index, at.got, at.reference)]
+    Nan {
+        /// The first such element.
+        at: Difference,
+        /// What the output was compared with.
+        against: Against,
+    },
+    /// One side is infinite and the other is not, or their signs differ.
+    #[error("inf mismatch at index {} (device={}, {against}={})", at.index, at.got, at.reference)]
+    Inf {
+        /// The first such element.
+        at: Difference,
+        /// What the output was compared with.
+        against: Against,
+    },
+    /// The error exceeds the op's limit.
+    #[error("NMSE = {nmse:.9} > {limit:.9} against the {against}{}", worst_element(worst.as_ref(), *against))]
+    Nmse {
+        /// The normalised mean squared error.
+        nmse: f64,
+        /// The op's limit.
+        limit: f64,
+        /// The element that differs most.
+        worst: Option<Difference>,
+        /// What the output was compared with.
+        against: Against,
+    },
+    /// Bytes behind a tensor were overwritten.
+    #[error("sentinel mismatch: {0}")]
+    Sentinel(String),
+    /// The result is right, but another kernel than the one under test produced it.
+    #[error("routing: {0}")]
+    Routing(String),
+    /// The graph could not be allocated or computed.
+    #[error("{0}")]
+    Compute(String),
+    /// The set demands the case and the device does not support it.
+    #[error("not supported, and this set allows no gap: {0}")]
+    Required(String),
+}
+
+fn worst_element(worst: Option<&Difference>, against: Against) -> String {
+    let describe = |at: &Difference| {
+        format!(
+            ", worst at index {} (device={}, {against}={})",
+            at.index, at.got, at.reference
+        )
+    };
+    worst.map(describe).unwrap_or_default()
+}
+
+impl From<ggml_rs::Error> for Failure {
+    fn from(error: ggml_rs::Error) -> Self {
+        match error {
+            ggml_rs::Error::Overrun { .. } => Self::Sentinel(error.to_string()),
+            _ => Self::Compute(error.to_string()),
+        }
+    }
+}
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Everything agreed.
+    Passed,
+    /// Something did not.
+    Failed(Failure),
+    /// The device does not support it; the reason is what its `supports_op` was found to object to.
+    Unsupported(String),
+}
+
+/// The full result of a case on a device.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// ggml's op name.
+    pub op: &'static str,
+    /// The parameters, as upstream prints them.
+    pub params: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// NMSE against the f64 reference, where the case ran that far and has no NaN.
+    pub nmse: Option<f64>,
+    /// The op's NMSE limit.
+    pub limit: f64,
+    /// The pipelines dispatched, where the device records them.
+    pub kernels: Vec<Dispatch>,
+}
+
+impl CaseResult {
+    /// The case string: `OP(params)`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}({})", self.op, self.params)
+    }
+}
+
+/// The case that came closest to its limit, or crossed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worst {
+    /// The case string.
+    pub case: String,
+    /// Its NMSE.
+    pub nmse: f64,
+    /// Its limit.
+    pub limit: f64,
+}
+
+impl Worst {
+    /// NMSE as a share of the limit. A limit of 0 demands equal bits, so any error is beyond it.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        if self.nmse == 0.0 {
+            0.0
+        } else {
+            self.nmse / self.limit
+        }
+    }
+}
+
+/// The sum over a device's cases.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    unsupported: BTreeMap<String, usize>,
+    worst: Option<Worst>,
+}
+
+impl Tally {
+    /// Counts a result.
+    pub fn add(&mut self, result: &CaseResult) {
+        match &result.outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed(_) => self.failed.push(result.name()),
+            Outcome::Unsupported(reason) => {
+                *self.unsupported.entry(reason.clone()).or_default() += 1
+            }
+        }
+        if let Some(nmse) = result.nmse {
+            let candidate = Worst {
+                case: result.name(),
+                nmse,
+                limit: result.limit,
+            };
+            if self
+                .worst
+                .as_ref()
+                .is_none_or(|worst| candidate.share() > worst.share())
+            {
+                self.worst = Some(candidate);
+            }
+        }
+    }
+
+    /// Cases that passed.
+    #[must_use]
+    pub fn passed(&self) -> usize {
+        self.passed
+    }
+
+    /// The case strings that failed, in order.
+    #[must_use]
+    pub fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// Cases that ran: passed or failed.
+    #[must_use]
+    pub fn run(&self) -> usize {
+        self.passed + self.failed.len()
+    }
+
+    /// Cases that the device does not support, by reason.
+    #[must_use]
+    pub fn unsupported(&self) -> &BTreeMap<String, usize> {
+        &self.unsupported
+    }
+
+    /// All cases, run or not.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.run() + self.unsupported.values().sum::<usize>()
+    }
+
+    /// The case closest to its limit.
+    #[must_use]
+    pub fn worst(&self) -> Option<&Worst> {
+        self.worst.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(params: &str, outcome: Outcome, nmse: Option<f64>) -> CaseResult {
+        CaseResult {
+            op: "ADD",
+            params: params.into(),
+            outcome,
+            nmse,
+            limit: 1e-7,
+            kernels: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_does_not_run_is_counted_apart() {
+        let mut tally = Tally::default();
+        tally.add(&result("1", Outcome::Passed, Some(1e-9)));
+        tally.add(&result(
+            "2",
+            Outcome::Unsupported("src1 type f16".into()),
+            None,
+        ));
+        tally.add(&result(
+            "3",
+            Outcome::Unsupported("src1 type f16".into()),
+            None,
+        ));
+        tally.add(&result(
+            "4",
+            Outcome::Failed(Failure::Routing("x".into())),
+            Some(1e-8),
+        ));
+        assert_eq!((tally.passed(), tally.run(), tally.total()), (1, 2, 4));
+        assert_eq!(tally.unsupported()["src1 type f16"], 2);
+        assert_eq!(tally.failed(), ["ADD(4)"]);
+    }
+
+    #[test]
+    fn the_worst_is_relative_to_its_own_limit() {
+        let mut tally = Tally::default();
+        tally.add(&CaseResult {
+            limit: 5e-4,
+            ..result("loose", Outcome::Passed, Some(1e-5))
+        });
+        tally.add(&CaseResult {
+            limit: 1e-7,
+            ..result("tight", Outcome::Passed, Some(5e-8))
+        });
+        assert_eq!(tally.worst().map(|w| w.case.as_str()), Some("ADD(tight)"));
+    }
+
+    #[test]
+    fn an_exact_result_is_no_worst_case_of_a_zero_limit() {
+        let exact = Worst {
+            case: String::new(),
+            nmse: 0.0,
+            limit: 0.0,
+        };
+        assert_eq!(exact.share(), 0.0);
+        assert!(
+            Worst {
+                nmse: 1e-12,
+                ..exact
+            }
+            .share()
+            .is_infinite()
+        );
+    }
+}

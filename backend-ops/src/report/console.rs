@@ -1,0 +1,385 @@
+//! The report for people: upstream's lines, with reasons and a way to repeat each failure.
+
+use std::io::{self, Write};
+
+use console::Style;
+use ggml_rs::Staging;
+use ggml_rs::trace::Dispatch;
+
+use super::{DeviceInfo, Header, Report};
+use crate::outcome::{CaseResult, Outcome, Tally, Worst};
+
+const MIB: usize = 1024 * 1024;
+
+/// How a console report looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Whether to colour verdicts: only where a terminal shows them.
+    pub colors: bool,
+    /// Whether to hold a case's line back until it is complete. Without a progress bar the name is printed and flushed
+    /// before the case runs; with one on the same terminal the bar shows the name meanwhile.
+    pub whole_lines: bool,
+    /// Whether to list the pipelines dispatched by each case.
+    pub kernels: bool,
+}
+
+/// Prints one line per case, as upstream does, and a summary per device.
+pub struct ConsoleReport<W> {
+    out: W,
+    look: Look,
+    ok: Style,
+    fail: Style,
+    /// The flags that repeat this run, but for the device and the case.
+    repeat: String,
+    /// OUT_PROD's staging, for the device's header.
+    staging: Staging,
+    devices: usize,
+}
+
+impl<W: Write> ConsoleReport<W> {
+    /// A report to `out`. `repeat` holds the flags that repeat this run, such as `--seed 1 --staging half`.
+    pub fn new(out: W, look: Look, repeat: impl Into<String>) -> Self {
+        let style = |style: Style| style.bold().force_styling(look.colors);
+        Self {
+            out,
+            look,
+            ok: style(Style::new().green()),
+            fail: style(Style::new().red()),
+            repeat: repeat.into(),
+            staging: Staging::Float,
+            devices: 0,
+        }
+    }
+
+    fn verdict(&self, passed: bool) -> String {
+        if passed {
+            self.ok.apply_to("OK").to_string()
+        } else {
+            self.fail.apply_to("FAIL").to_string()
+        }
+    }
+
+    fn list_kernels(&mut self, dispatches: &[Dispatch]) -> io::Result<()> {
+        if dispatches.is_empty() {
+            return writeln!(self.out, "      (no dispatches recorded)");
+        }
+        // A blocked product dispatches the same few pipelines many times over: count neighbours.
+        for run in dispatches.chunk_by(|a, b| a == b) {
+            let times = if run.len() > 1 {
+                format!(" x{}", run.len())
+            } else {
+                String::new()
+            };
+            writeln!(
+                self.out,
+                "      {} ({} threadgroup bytes){times}",
+                run[0].pipeline, run[0].threadgroup_bytes
+            )?;
+        }
+        Ok(())
+    }
+
+    fn list_failures(&mut self, device: &DeviceInfo, failed: &[String]) -> io::Result<()> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            self.out,
+            "\nFailing tests, each with the command that repeats it:"
+        )?;
+        for case in failed {
+            writeln!(self.out, "  {case}")?;
+            writeln!(
+                self.out,
+                "    backend-ops test -b {} {} -o '{case}'",
+                device.name, self.repeat
+            )?;
+        }
+        writeln!(self.out)
+    }
+
+    fn list_counts(&mut self, tally: &Tally) -> io::Result<()> {
+        let unsupported = tally.total() - tally.run();
+        writeln!(
+            self.out,
+            "  run {}, unsupported {unsupported}, total {}",
+            tally.run(),
+            tally.total()
+        )?;
+        for (reason, count) in tally.unsupported() {
+            writeln!(self.out, "    unsupported: {count:5} {reason}")?;
+        }
+        match tally.worst() {
+            Some(worst) => writeln!(self.out, "  {}", describe(worst)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn describe(worst: &Worst) -> String {
+    let margin = match worst.share() {
+        0.0 => "exact".to_owned(),
+        share if share > 1.0 => "beyond the limit".to_owned(),
+        share => format!("{:.0} times below the limit", 1.0 / share),
+    };
+    format!(
+        "worst NMSE {:.3e} of at most {:.1e} ({margin}): {}",
+        worst.nmse, worst.limit, worst.case
+    )
+}
+
+fn describe_staging(tensor_api: Option<bool>, staging: Staging) -> String {
+    let name = match staging {
+        Staging::Float => "float",
+        Staging::Half => "half",
+    };
+    match tensor_api {
+        Some(true) => {
+            format!("{name} (no effect where the tensor kernel runs; a is staged in half there)")
+        }
+        Some(false) => name.to_owned(),
+        None => format!("{name} (no effect on this device)"),
+    }
+}
+
+impl<W: Write> Report for ConsoleReport<W> {
+    fn begin(&mut self, header: &Header) -> io::Result<()> {
+        self.staging = header.staging;
+        self.devices = header.devices;
+        writeln!(
+            self.out,
+            "ggml {}, build {}, seed {}",
+            header.ggml_version, header.build_hash, header.seed
+        )?;
+        writeln!(self.out, "Testing {} devices\n", header.devices)
+    }
+
+    fn skip_device(&mut self, device: &DeviceInfo, reason: &str) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "Backend {}/{}: {}\n  {reason}",
+            device.index + 1,
+            self.devices,
+            device.name
+        )
+    }
+
+    fn begin_device(&mut self, device: &DeviceInfo) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "Backend {}/{}: {}",
+            device.index + 1,
+            self.devices,
+            device.name
+        )?;
+        writeln!(self.out, "  Device description: {}", device.description)?;
+        writeln!(
+            self.out,
+            "  Device memory: {} MB ({} MB free)",
+            device.memory.total / MIB,
+            device.memory.free / MIB
+        )?;
+        if let Some(on) = device.tensor_api {
+            writeln!(self.out, "  tensor API: {}", if on { "on" } else { "off" })?;
+        }
+        writeln!(
+            self.out,
+            "  staging: {}\n",
+            describe_staging(device.tensor_api, self.staging)
+        )
+    }
+
+    fn begin_case(&mut self, name: &str) -> io::Result<()> {
+        if self.look.whole_lines {
+            return Ok(());
+        }
+        write!(self.out, "  {name}: ")?;
+        // The case may end the process: its name must be out by then.
+        self.out.flush()
+    }
+
+    fn end_case(&mut self, device: &DeviceInfo, result: &CaseResult) -> io::Result<()> {
+        if self.look.whole_lines {
+            write!(self.out, "  {}: ", result.name())?;
+        }
+        match &result.outcome {
+            Outcome::Passed => writeln!(self.out, "{}", self.verdict(true))?,
+            Outcome::Failed(failure) => writeln!(self.out, "{failure} {}", self.verdict(false))?,
+            Outcome::Unsupported(reason) => {
+                writeln!(self.out, "not supported [{}] {reason}", device.name)?
+            }
+        }
+        if self.look.kernels && !matches!(result.outcome, Outcome::Unsupported(_)) {
+            self.list_kernels(&result.kernels)?;
+        }
+        Ok(())
+    }
+
+    fn end_device(&mut self, device: &DeviceInfo, tally: &Tally) -> io::Result<()> {
+        self.list_failures(device, tally.failed())?;
+        self.list_counts(tally)?;
+        writeln!(
+            self.out,
+            "  {}/{} tests passed",
+            tally.passed(),
+            tally.run()
+        )?;
+        let passed = tally.run() > 0 && tally.failed().is_empty();
+        writeln!(
+            self.out,
+            "  Backend {}: {}",
+            device.name,
+            self.verdict(passed)
+        )
+    }
+
+    fn finish(&mut self, passed: usize, devices: usize) -> io::Result<()> {
+        writeln!(self.out, "{passed}/{devices} backends passed")?;
+        writeln!(self.out, "{}", self.verdict(passed == devices))?;
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ggml_rs::check::Difference;
+
+    use super::*;
+    use crate::outcome::{Against, Failure};
+    use crate::report::samples;
+
+    fn printed(
+        look: Look,
+        drive: impl FnOnce(&mut ConsoleReport<&mut Vec<u8>>) -> io::Result<()>,
+    ) -> String {
+        let mut out = Vec::new();
+        drive(&mut ConsoleReport::new(&mut out, look, "--seed 7")).expect("writing to memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn the_name_is_out_before_the_case_runs() {
+        assert_eq!(
+            printed(Look::default(), |r| r.begin_case("ADD(m=1)")),
+            "  ADD(m=1): "
+        );
+        assert_eq!(
+            printed(
+                Look {
+                    whole_lines: true,
+                    ..Look::default()
+                },
+                |r| r.begin_case("ADD(m=1)")
+            ),
+            ""
+        );
+    }
+
+    #[test]
+    fn one_line_per_case_in_upstreams_form() {
+        let at = Difference {
+            index: 3,
+            reference: 2.5,
+            got: f32::NAN,
+        };
+        let nan = Failure::Nan {
+            at,
+            against: Against::Reference,
+        };
+        for (outcome, line) in [
+            (Outcome::Passed, "  ADD(m=1): OK\n"),
+            (
+                Outcome::Failed(nan),
+                "  ADD(m=1): NaN at index 3 (device=NaN, f64 reference=2.5) FAIL\n",
+            ),
+            (
+                Outcome::Unsupported("src1 type f16".into()),
+                "  ADD(m=1): not supported [MTL0] src1 type f16\n",
+            ),
+        ] {
+            let result = samples::result(outcome);
+            let split = printed(Look::default(), |r| {
+                r.begin_case(&result.name())?;
+                r.end_case(&samples::device(), &result)
+            });
+            let whole = Look {
+                whole_lines: true,
+                ..Look::default()
+            };
+            assert_eq!(split, line);
+            assert_eq!(
+                printed(whole, |r| r.end_case(&samples::device(), &result)),
+                line
+            );
+        }
+    }
+
+    #[test]
+    fn a_failure_comes_with_the_command_that_repeats_it() {
+        let mut tally = Tally::default();
+        tally.add(&samples::result(Outcome::Failed(Failure::Routing(
+            "x".into(),
+        ))));
+        let text = printed(Look::default(), |r| {
+            r.end_device(&samples::device(), &tally)
+        });
+        assert!(
+            text.contains("backend-ops test -b MTL0 --seed 7 -o 'ADD(m=1)'"),
+            "{text}"
+        );
+        assert!(text.contains("  0/1 tests passed\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_run_is_not_ok() {
+        let text = printed(Look::default(), |r| {
+            r.end_device(&samples::device(), &Tally::default())
+        });
+        assert!(
+            text.contains("0/0 tests passed") && text.contains("Backend MTL0: FAIL"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn colours_only_on_request() {
+        let colored = Look {
+            colors: true,
+            ..Look::default()
+        };
+        let result = samples::result(Outcome::Passed);
+        assert!(printed(colored, |r| r.end_case(&samples::device(), &result)).contains("\u{1b}["));
+        assert!(
+            !printed(Look::default(), |r| r.end_case(&samples::device(), &result))
+                .contains('\u{1b}')
+        );
+    }
+
+    #[test]
+    fn kernels_are_listed_with_their_bytes() {
+        let kernels = Look {
+            kernels: true,
+            ..Look::default()
+        };
+        let dispatch = Dispatch {
+            pipeline: "kernel_mul_mm".into(),
+            threadgroup_bytes: 12288,
+        };
+        let result = CaseResult {
+            kernels: vec![dispatch.clone(), dispatch],
+            ..samples::result(Outcome::Passed)
+        };
+        let text = printed(kernels, |r| r.end_case(&samples::device(), &result));
+        assert!(
+            text.ends_with("      kernel_mul_mm (12288 threadgroup bytes) x2\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn staging_says_when_it_has_no_effect() {
+        assert_eq!(describe_staging(Some(false), Staging::Half), "half");
+        assert!(describe_staging(Some(true), Staging::Half).contains("a is staged in half there"));
+        assert!(describe_staging(None, Staging::Half).contains("no effect"));
+    }
+}

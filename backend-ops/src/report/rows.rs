@@ -1,0 +1,288 @@
+//! Upstream's machine-readable formats: SQL and CSV, and JSON lines with the same fields.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::{DeviceInfo, Header, Report};
+use crate::outcome::{CaseResult, Outcome};
+
+/// A result as upstream's table `test_backend_ops` holds it: its 16 fields in its order.
+///
+/// Mode `test` measures nothing, so the fields of mode `perf` are zero, as they are upstream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// UTC, to the second.
+    pub test_time: String,
+    /// Upstream's commit; the build hash here.
+    pub build_commit: String,
+    /// The device's name.
+    pub backend_name: String,
+    /// ggml's op name.
+    pub op_name: String,
+    /// The parameters of the case string.
+    pub op_params: String,
+    /// `test`.
+    pub test_mode: &'static str,
+    /// Whether the device supports the case.
+    pub supported: bool,
+    /// Whether it passed.
+    pub passed: bool,
+    /// Why not.
+    pub error_message: String,
+    /// Mode `perf` only.
+    pub time_us: f64,
+    /// Mode `perf` only.
+    pub flops: f64,
+    /// Mode `perf` only.
+    pub bandwidth_gb_s: f64,
+    /// Mode `perf` only.
+    pub memory_kb: u64,
+    /// Mode `perf` only.
+    pub n_runs: u64,
+    /// The device's description; contains "simulated" for a simulated device.
+    pub device_description: String,
+    /// The backend the device belongs to.
+    pub backend_reg_name: String,
+}
+
+impl Row {
+    /// The row of a result.
+    #[must_use]
+    pub fn new(
+        build_hash: &str,
+        device: &DeviceInfo,
+        result: &CaseResult,
+        time: SystemTime,
+    ) -> Self {
+        let error_message = match &result.outcome {
+            Outcome::Passed => String::new(),
+            Outcome::Failed(failure) => failure.to_string(),
+            Outcome::Unsupported(reason) => format!("not supported: {reason}"),
+        };
+        Self {
+            test_time: humantime::format_rfc3339_seconds(time).to_string(),
+            build_commit: build_hash.to_owned(),
+            backend_name: device.name.clone(),
+            op_name: result.op.to_owned(),
+            op_params: result.params.clone(),
+            test_mode: "test",
+            supported: !matches!(result.outcome, Outcome::Unsupported(_)),
+            passed: result.outcome == Outcome::Passed,
+            error_message,
+            device_description: device.description.clone(),
+            backend_reg_name: device.registry.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Field name, SQL type and value as text, in upstream's order.
+    fn fields(&self) -> [(&'static str, &'static str, String); 16] {
+        let flag = |flag: bool| u8::from(flag).to_string();
+        let real = |value: f64| format!("{value:.6}");
+        [
+            ("test_time", "TEXT", self.test_time.clone()),
+            ("build_commit", "TEXT", self.build_commit.clone()),
+            ("backend_name", "TEXT", self.backend_name.clone()),
+            ("op_name", "TEXT", self.op_name.clone()),
+            ("op_params", "TEXT", self.op_params.clone()),
+            ("test_mode", "TEXT", self.test_mode.to_owned()),
+            ("supported", "INTEGER", flag(self.supported)),
+            ("passed", "INTEGER", flag(self.passed)),
+            ("error_message", "TEXT", self.error_message.clone()),
+            ("time_us", "REAL", real(self.time_us)),
+            ("flops", "REAL", real(self.flops)),
+            ("bandwidth_gb_s", "REAL", real(self.bandwidth_gb_s)),
+            ("memory_kb", "INTEGER", self.memory_kb.to_string()),
+            ("n_runs", "INTEGER", self.n_runs.to_string()),
+            (
+                "device_description",
+                "TEXT",
+                self.device_description.clone(),
+            ),
+            ("backend_reg_name", "TEXT", self.backend_reg_name.clone()),
+        ]
+    }
+}
+
+/// A machine-readable format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// `CREATE TABLE` and one `INSERT` per case, for sqlite3.
+    Sql,
+    /// Seven of the fields, every value quoted.
+    Csv,
+    /// One object per line, all fields.
+    Json,
+}
+
+/// The fields of CSV rows, which upstream prints in the order of the full row.
+const CSV_FIELDS: [&str; 7] = [
+    "backend_name",
+    "op_name",
+    "op_params",
+    "test_mode",
+    "supported",
+    "error_message",
+    "backend_reg_name",
+];
+
+/// Prints one row per case and nothing else.
+pub struct RowReport<W> {
+    out: W,
+    format: RowFormat,
+    build_hash: String,
+}
+
+impl<W: Write> RowReport<W> {
+    /// A report to `out`.
+    pub fn new(out: W, format: RowFormat) -> Self {
+        Self {
+            out,
+            format,
+            build_hash: String::new(),
+        }
+    }
+
+    fn write_row(&mut self, row: &Row) -> io::Result<()> {
+        match self.format {
+            RowFormat::Sql => {
+                let fields = row.fields();
+                let names: Vec<_> = fields.iter().map(|(name, _, _)| *name).collect();
+                let values: Vec<_> = fields.iter().map(|(_, _, value)| sql_text(value)).collect();
+                writeln!(
+                    self.out,
+                    "INSERT INTO test_backend_ops ({}) VALUES ({});",
+                    names.join(", "),
+                    values.join(", ")
+                )
+            }
+            RowFormat::Csv => {
+                let fields = row.fields();
+                let values = fields.iter().filter(|(name, ..)| CSV_FIELDS.contains(name));
+                let line: Vec<_> = values.map(|(_, _, value)| csv_text(value)).collect();
+                writeln!(self.out, "{}", line.join(","))
+            }
+            RowFormat::Json => {
+                serde_json::to_writer(&mut self.out, row)?;
+                writeln!(self.out)
+            }
+        }
+    }
+}
+
+fn sql_text(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "''"))
+}
+
+fn csv_text(value: &str) -> String {
+    format!("\"{}\"", value.replace('"', "\"\""))
+}
+
+/// `CREATE TABLE`, from the same list of fields as the rows.
+fn sql_table(row: &Row) -> String {
+    let columns: Vec<_> = row
+        .fields()
+        .iter()
+        .map(|(name, kind, _)| format!("  {name} {kind}"))
+        .collect();
+    format!(
+        "CREATE TABLE IF NOT EXISTS test_backend_ops (\n{}\n);\n",
+        columns.join(",\n")
+    )
+}
+
+impl<W: Write> Report for RowReport<W> {
+    fn begin(&mut self, header: &Header) -> io::Result<()> {
+        self.build_hash.clone_from(&header.build_hash);
+        match self.format {
+            RowFormat::Sql => writeln!(self.out, "{}", sql_table(&Row::default())),
+            RowFormat::Csv => {
+                let names: Vec<_> = CSV_FIELDS.iter().map(|name| csv_text(name)).collect();
+                writeln!(self.out, "{}", names.join(","))
+            }
+            RowFormat::Json => Ok(()),
+        }
+    }
+
+    fn end_case(&mut self, device: &DeviceInfo, result: &CaseResult) -> io::Result<()> {
+        self.write_row(&Row::new(
+            &self.build_hash,
+            device,
+            result,
+            SystemTime::now(),
+        ))?;
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    fn printed(format: RowFormat, outcome: Outcome) -> String {
+        let mut out = Vec::new();
+        let mut report = RowReport::new(&mut out, format);
+        report.begin(&samples::header()).expect("writing to memory");
+        report
+            .end_case(&samples::device(), &samples::result(outcome))
+            .expect("writing to memory");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn csv_has_upstreams_seven_fields() {
+        let text = printed(RowFormat::Csv, Outcome::Unsupported("src1 \"f16\"".into()));
+        assert_eq!(
+            text,
+            "\"backend_name\",\"op_name\",\"op_params\",\"test_mode\",\"supported\",\"error_message\",\"backend_reg_name\"\n\
+             \"MTL0\",\"ADD\",\"m=1\",\"test\",\"0\",\"not supported: src1 \"\"f16\"\"\",\"MTL\"\n"
+        );
+    }
+
+    #[test]
+    fn sql_creates_the_table_it_fills() {
+        let text = printed(RowFormat::Sql, Outcome::Passed);
+        let (table, insert) = text
+            .split_once("\n\n")
+            .expect("a blank line after the table");
+        assert_eq!(
+            table.matches(" TEXT").count()
+                + table.matches(" INTEGER").count()
+                + table.matches(" REAL").count(),
+            16
+        );
+        assert!(
+            insert.contains("'MTL0', 'ADD', 'm=1', 'test', '1', '1', '', '0.000000'"),
+            "{insert}"
+        );
+        assert!(insert.ends_with("'MTL');\n"), "{insert}");
+    }
+
+    #[test]
+    fn sql_quotes_are_doubled() {
+        assert_eq!(sql_text("it's"), "'it''s'");
+    }
+
+    #[test]
+    fn json_is_one_object_per_line() {
+        let text = printed(RowFormat::Json, Outcome::Passed);
+        let row: serde_json::Value = serde_json::from_str(text.trim_end()).expect("one object");
+        assert_eq!(row.as_object().map(serde_json::Map::len), Some(16));
+        assert_eq!(row["passed"], true);
+        assert_eq!(row["build_commit"], "abc");
+    }
+
+    #[test]
+    fn the_time_is_upstreams_format() {
+        let row = Row::new(
+            "abc",
+            &samples::device(),
+            &samples::result(Outcome::Passed),
+            SystemTime::UNIX_EPOCH,
+        );
+        assert_eq!(row.test_time, "1970-01-01T00:00:00Z");
+    }
+}

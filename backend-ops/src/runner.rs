@@ -1,0 +1,304 @@
+//! Runs one case on one device and judges the result.
+
+use ggml_rs::check::{self, Comparison, Mismatch};
+use ggml_rs::trace::Dispatch;
+use ggml_rs::{
+    Backend, Device, DeviceKind, Graph, Input, Output, Placement, Plan, PlanOptions, Staging,
+};
+
+use crate::cases::Case;
+use crate::data::OperandData;
+use crate::outcome::{Against, CaseResult, Failure, Outcome};
+
+/// Bytes watched behind every tensor: upstream's 1024 floats.
+const SENTINEL_BYTES: usize = 4096;
+
+/// A device with its open backend.
+pub struct Target {
+    device: Device,
+    backend: Backend,
+}
+
+impl Target {
+    /// Opens a backend on the device, with all the CPU's threads where it takes threads.
+    ///
+    /// # Errors
+    /// When the backend cannot be created.
+    pub fn open(device: Device) -> ggml_rs::Result<Self> {
+        Ok(Self {
+            device,
+            backend: open_backend(device)?,
+        })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The backend, opened anew when an earlier case broke it: one bad case must not fail those after it.
+    fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
+        if self.backend.is_poisoned() {
+            self.backend = open_backend(self.device)?;
+        }
+        Ok(&mut self.backend)
+    }
+}
+
+fn open_backend(device: Device) -> ggml_rs::Result<Backend> {
+    let mut backend = device.open()?;
+    if device.kind() == DeviceKind::Cpu {
+        backend.set_threads(std::thread::available_parallelism().map_or(1, usize::from))?;
+    }
+    Ok(backend)
+}
+
+/// What shapes every case of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Seed of the test data.
+    pub seed: u64,
+    /// OUT_PROD's source precision on the device under test. The CPU backend always computes in float.
+    pub staging: Staging,
+    /// Whether an unsupported case is a failure.
+    pub require_support: bool,
+}
+
+/// A case's graph, ready to be planned.
+struct Built {
+    graph: Graph,
+    inputs: Vec<Input>,
+    output: Output,
+}
+
+impl Built {
+    fn new(case: &dyn Case, staging: Staging) -> ggml_rs::Result<Self> {
+        let (graph, (inputs, output)) = Graph::build(|g| {
+            let mut tensors = Vec::new();
+            let mut inputs = Vec::new();
+            for operand in case.operands() {
+                let (tensor, input) = g.input(operand.name, operand.dtype, operand.ne)?;
+                tensors.push(tensor);
+                inputs.push(input);
+            }
+            let out = case.build(g, &tensors, staging)?;
+            Ok((inputs, g.output("out", out)?))
+        })?;
+        Ok(Self {
+            graph,
+            inputs,
+            output,
+        })
+    }
+}
+
+/// What a device made of a case.
+struct Computed {
+    values: Vec<f32>,
+    dispatches: Vec<Dispatch>,
+}
+
+/// Runs a case. `cpu` is ggml's CPU backend for the second comparison; where it is itself under test, the f64 reference
+/// alone judges.
+pub fn run(
+    case: &dyn Case,
+    target: &mut Target,
+    cpu: &mut Target,
+    settings: Settings,
+) -> CaseResult {
+    let mut result = CaseResult {
+        op: case.op(),
+        params: case.params(),
+        outcome: Outcome::Passed,
+        nmse: None,
+        limit: case.max_nmse(),
+        kernels: Vec::new(),
+    };
+    result.outcome =
+        judge(case, target, cpu, settings, &mut result).unwrap_or_else(Outcome::Failed);
+    result
+}
+
+/// Fills in what `result` can say about the case and returns the outcome.
+fn judge(
+    case: &dyn Case,
+    target: &mut Target,
+    cpu: &mut Target,
+    settings: Settings,
+    result: &mut CaseResult,
+) -> Result<Outcome, Failure> {
+    let built = Built::new(case, settings.staging)?;
+    if !target.device.unsupported(&built.graph).is_empty() {
+        let reason = refusal(case, target.device);
+        return if settings.require_support {
+            Err(Failure::Required(reason))
+        } else {
+            Ok(Outcome::Unsupported(reason))
+        };
+    }
+    let data = generate(case, settings.seed)?;
+
+    let Computed { values, dispatches } = compute(built, target, &data)?;
+    result.kernels = dispatches;
+    let comparison = check::compare(&case.reference(&data)?, &values)?;
+    result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
+    verdict(&comparison, result.limit, Against::Reference)?;
+
+    if target.device != cpu.device {
+        compare_with_cpu(case, cpu, &data, &values)?;
+    }
+    if target.device.is_metal() {
+        check_routing(case, target.device, settings.staging, &result.kernels)?;
+    }
+    Ok(Outcome::Passed)
+}
+
+fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
+    let name = case.name();
+    case.operands()
+        .iter()
+        .map(|operand| OperandData::generate(operand, seed, &name))
+        .collect()
+}
+
+/// Computes the case with every tensor in a buffer of its own, sentinels behind each.
+fn compute(built: Built, target: &mut Target, data: &[OperandData]) -> ggml_rs::Result<Computed> {
+    let backend = target.backend()?;
+    let options = PlanOptions {
+        placement: Placement::Separate {
+            sentinel_bytes: SENTINEL_BYTES,
+        },
+    };
+    let mut plan = Plan::new(built.graph, backend, options)?;
+    for (input, data) in built.inputs.iter().zip(data) {
+        plan.set_bytes(input, data.bytes())?;
+    }
+    let dispatches = plan.run_traced(backend)?;
+    plan.check_sentinels()?;
+    Ok(Computed {
+        values: plan.read_f32(&built.output)?,
+        dispatches,
+    })
+}
+
+/// The comparison that upstream makes, where ggml's CPU backend supports the case.
+fn compare_with_cpu(
+    case: &dyn Case,
+    cpu: &mut Target,
+    data: &[OperandData],
+    values: &[f32],
+) -> Result<(), Failure> {
+    let built = Built::new(case, Staging::Float)?;
+    if !cpu.device.unsupported(&built.graph).is_empty() {
+        return Ok(());
+    }
+    let expected: Vec<f64> = compute(built, cpu, data)?
+        .values
+        .into_iter()
+        .map(f64::from)
+        .collect();
+    verdict(
+        &check::compare(&expected, values)?,
+        case.max_nmse(),
+        Against::CpuBackend,
+    )
+}
+
+/// Upstream's rules in upstream's order: NaN, infinities, then the error.
+fn verdict(comparison: &Comparison, limit: f64, against: Against) -> Result<(), Failure> {
+    match comparison.mismatch {
+        Some(Mismatch::Infinity(at)) => Err(Failure::Inf { at, against }),
+        Some(Mismatch::Nan(at)) => Err(Failure::Nan { at, against }),
+        None if comparison.within(limit) => Ok(()),
+        // A kind of mismatch added later fails here, whatever its NMSE.
+        _ => Err(Failure::Nmse {
+            nmse: comparison.nmse,
+            limit,
+            worst: comparison.worst,
+            against,
+        }),
+    }
+}
+
+/// That the kernel under test is the one that ran.
+fn check_routing(
+    case: &dyn Case,
+    device: Device,
+    staging: Staging,
+    dispatches: &[Dispatch],
+) -> Result<(), Failure> {
+    match case.product(device.tensor_api() == Some(true), staging) {
+        Some(product) => product.check(dispatches).map_err(Failure::Routing),
+        None => Ok(()),
+    }
+}
+
+/// Why the device refuses a case that it was found to refuse.
+fn refusal(case: &dyn Case, device: Device) -> String {
+    let takes = |case: &dyn Case| {
+        Built::new(case, Staging::Float)
+            .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
+    };
+    let mut relaxations = case.relaxations().into_iter();
+    relaxations
+        .find(|relaxation| takes(&*relaxation.case))
+        .map_or_else(
+            || format!("{} of this kind", case.op()),
+            |relaxation| relaxation.without,
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use ggml_rs::check::Difference;
+
+    use super::*;
+
+    fn comparison(nmse: f64, mismatch: Option<Mismatch>) -> Comparison {
+        Comparison {
+            nmse,
+            worst: None,
+            mismatch,
+        }
+    }
+
+    #[test]
+    fn a_mismatch_outweighs_any_nmse() {
+        let at = Difference {
+            index: 4,
+            reference: 1.0,
+            got: f32::NAN,
+        };
+        let nan = verdict(
+            &comparison(0.0, Some(Mismatch::Nan(at))),
+            1.0,
+            Against::Reference,
+        );
+        assert_eq!(
+            nan.expect_err("NaN fails").to_string(),
+            "NaN at index 4 (device=NaN, f64 reference=1)"
+        );
+        let at = Difference {
+            index: 0,
+            reference: f64::INFINITY,
+            got: 2.0,
+        };
+        let inf = verdict(
+            &comparison(0.0, Some(Mismatch::Infinity(at))),
+            1.0,
+            Against::CpuBackend,
+        );
+        assert_eq!(
+            inf.expect_err("Inf fails").to_string(),
+            "inf mismatch at index 0 (device=2, CPU backend=inf)"
+        );
+    }
+
+    #[test]
+    fn the_limit_itself_passes() {
+        assert!(verdict(&comparison(5e-4, None), 5e-4, Against::Reference).is_ok());
+        assert!(verdict(&comparison(5.1e-4, None), 5e-4, Against::Reference).is_err());
+        assert!(verdict(&comparison(f64::NAN, None), 5e-4, Against::Reference).is_err());
+    }
+}

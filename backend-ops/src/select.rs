@@ -1,0 +1,207 @@
+//! Which cases and which devices a run is about, and what is said when there are none.
+
+use std::collections::BTreeSet;
+
+use ggml_rs::{Device, DeviceKind};
+use regex::Regex;
+
+use crate::cases::{Case, Set};
+use crate::filter::OpFilter;
+
+/// A request that cannot be met. Each message is one line that says what exists.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `-o` names an op without cases.
+    #[error("-o: no cases for operation \"{op}\" in set {set}; operations with cases: {}", known.join(", "))]
+    UnknownOp {
+        /// What was asked for.
+        op: String,
+        /// The set searched.
+        set: String,
+        /// The ops that have cases in it.
+        known: Vec<&'static str>,
+    },
+    /// The filters leave nothing.
+    #[error(
+        "no case of set {set} matches {filters}; {candidates} cases are left without -p (run without it to see their parameters)"
+    )]
+    NoCase {
+        /// The set searched.
+        set: String,
+        /// The filters as given.
+        filters: String,
+        /// How many cases `-o` alone selects.
+        candidates: usize,
+    },
+    /// `-b` or `--require` names a device that does not exist.
+    #[error("{flag}: no device \"{name}\"; devices here: {}", known.join(", "))]
+    UnknownDevice {
+        /// The flag that named it.
+        flag: &'static str,
+        /// What was asked for.
+        name: String,
+        /// The devices that exist.
+        known: Vec<&'static str>,
+    },
+    /// There is no device but the CPU, which is tested only by name.
+    #[error(
+        "no device to test: only the CPU exists here, and it is tested when named: pass -b CPU"
+    )]
+    OnlyCpu,
+}
+
+/// Which cases to run.
+pub struct CaseFilter {
+    /// The list to choose from.
+    pub set: Set,
+    /// `-o`.
+    pub ops: OpFilter,
+    /// `-p`.
+    pub params: Option<Regex>,
+}
+
+impl CaseFilter {
+    /// The cases selected, in the set's order.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn select(&self) -> Result<Vec<Box<dyn Case>>, Error> {
+        let mut cases = self.set.cases();
+        self.check_ops(&cases)?;
+        cases.retain(|case| self.ops.matches(case.op(), &case.params()));
+        let candidates = cases.len();
+        if let Some(params) = &self.params {
+            cases.retain(|case| params.is_match(&case.params()));
+        }
+        if cases.is_empty() {
+            Err(self.no_case(candidates))
+        } else {
+            Ok(cases)
+        }
+    }
+
+    fn check_ops(&self, cases: &[Box<dyn Case>]) -> Result<(), Error> {
+        let known: BTreeSet<_> = cases.iter().map(|case| case.op()).collect();
+        match self.ops.ops().find(|op| !known.contains(op)) {
+            None => Ok(()),
+            Some(op) => Err(Error::UnknownOp {
+                op: op.to_owned(),
+                set: self.set.to_string(),
+                known: known.into_iter().collect(),
+            }),
+        }
+    }
+
+    fn no_case(&self, candidates: usize) -> Error {
+        let filters = match &self.params {
+            Some(params) => format!("-p \"{params}\""),
+            None => "the case string given to -o".to_owned(),
+        };
+        Error::NoCase {
+            set: self.set.to_string(),
+            filters,
+            candidates,
+        }
+    }
+}
+
+/// The devices to test: the one named, or all but the CPU.
+///
+/// # Errors
+/// When a device named by `only` or `required` does not exist, or when nothing is left.
+pub fn devices(
+    all: &[Device],
+    only: Option<&str>,
+    required: &[String],
+) -> Result<Vec<Device>, Error> {
+    for name in required {
+        find(all, "--require", name)?;
+    }
+    if let Some(name) = only {
+        return Ok(vec![find(all, "-b", name)?]);
+    }
+    let tested: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|device| device.kind() != DeviceKind::Cpu)
+        .collect();
+    if tested.is_empty() {
+        Err(Error::OnlyCpu)
+    } else {
+        Ok(tested)
+    }
+}
+
+fn find(all: &[Device], flag: &'static str, name: &str) -> Result<Device, Error> {
+    all.iter()
+        .copied()
+        .find(|device| device.name() == name)
+        .ok_or_else(|| Error::UnknownDevice {
+            flag,
+            name: name.to_owned(),
+            known: all.iter().map(|device| device.name()).collect(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::params_regex;
+
+    fn filter(set: Set, ops: &str, params: Option<&str>) -> CaseFilter {
+        CaseFilter {
+            set,
+            ops: OpFilter::parse(ops).expect("a valid -o"),
+            params: params.map(|p| params_regex(p).expect("a valid -p")),
+        }
+    }
+
+    fn message(filter: &CaseFilter) -> String {
+        filter
+            .select()
+            .err()
+            .expect("nothing is selected")
+            .to_string()
+    }
+
+    #[test]
+    fn a_case_string_selects_that_case() {
+        let name = "OUT_PROD(type_a=f32,type_b=f32,m=32,n=32,k=32,bs=[1,1],nr=[1,1],trans_b=0)";
+        let cases = filter(Set::Gate, name, None)
+            .select()
+            .expect("the gate has it");
+        assert_eq!(
+            cases.iter().map(|case| case.name()).collect::<Vec<_>>(),
+            [name]
+        );
+    }
+
+    #[test]
+    fn params_filter_within_the_ops() {
+        let cases = filter(Set::Gate, "OUT_PROD", Some("b_range"))
+            .select()
+            .expect("four of them");
+        assert_eq!(cases.len(), 4);
+    }
+
+    #[test]
+    fn an_unknown_op_lists_those_with_cases() {
+        let text = message(&filter(Set::Gate, "OUT_PORD", None));
+        assert_eq!(
+            text,
+            "-o: no cases for operation \"OUT_PORD\" in set gate; operations with cases: OUT_PROD"
+        );
+    }
+
+    #[test]
+    fn an_empty_selection_says_what_emptied_it() {
+        let text = message(&filter(Set::Gate, "OUT_PROD", Some("m=99999")));
+        assert!(
+            text.contains("-p \"m=99999\"") && text.contains("37 cases"),
+            "{text}"
+        );
+        let text = message(&filter(Set::Gate, "OUT_PROD(m=1)", None));
+        assert!(text.contains("the case string given to -o"), "{text}");
+    }
+}
