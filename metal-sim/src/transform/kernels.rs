@@ -6,6 +6,8 @@
 //! macro. What each parameter is bound to is kept in an alias `KS_f` next to the definition, so that two variants of a
 //! kernel in the branches of an `#if` may differ.
 
+use std::collections::BTreeSet;
+
 use super::attributes;
 use crate::error::Error;
 use crate::lex::Token;
@@ -17,9 +19,12 @@ pub(super) fn register(tokens: Vec<Token>) -> Result<(Vec<Token>, usize), Error>
         tokens: &tokens,
         out: Vec::with_capacity(tokens.len()),
         registered: 0,
+        templates: Vec::new(),
+        instantiated: BTreeSet::new(),
         pending: Vec::new(),
     };
     pass.run()?;
+    pass.check_templates()?;
     Ok((pass.out, pass.registered))
 }
 
@@ -27,6 +32,10 @@ struct Pass<'a> {
     tokens: &'a [Token],
     out: Vec<Token>,
     registered: usize,
+    /// Indices of the names of kernel templates.
+    templates: Vec<usize>,
+    /// Names of the templates that have an instantiation.
+    instantiated: BTreeSet<String>,
     /// Code to put behind the closing braces of kernel bodies that are being copied: (index, code).
     pending: Vec<(usize, String)>,
 }
@@ -38,6 +47,18 @@ impl Pass<'_> {
             i = self.step(i)?;
         }
         Ok(())
+    }
+
+    /// A template without an instantiation is either dead or instantiated in a way this pass has overlooked.
+    fn check_templates(&self) -> Result<(), Error> {
+        let mut names = self.templates.iter().map(|&i| &self.tokens[i]);
+        match names.find(|name| !self.instantiated.contains(&name.text)) {
+            None => Ok(()),
+            Some(name) => Err(name.unsupported(
+                format!("the kernel template {} without an instantiation", name.text),
+                "instantiate it under a host_name, or remove it",
+            )),
+        }
     }
 
     /// Translates or copies what starts at `i`; returns where to go on.
@@ -123,6 +144,7 @@ impl Pass<'_> {
         if !self.tokens[end].is(";") {
             return Err(malformed());
         }
+        self.instantiated.insert(at.text.clone());
         let function = format!("{}{}", at.text, text(&self.tokens[open..=close]));
         let registration = self.registration(host_name, &function, &at.text);
         // In place of the keyword `template`, which is in `out` already.
@@ -132,6 +154,7 @@ impl Pass<'_> {
         Ok(end + 1)
     }
 
+    /// `kernel void f(...) { ... }`, possibly as a template or with a host name of its own.
     fn definition(
         &mut self,
         start: usize,
@@ -139,56 +162,59 @@ impl Pass<'_> {
         name: usize,
         host_name: Option<String>,
     ) -> Result<usize, Error> {
+        let (open, close, body) = self.definition_brackets(result, name)?;
+        self.out.push(Token {
+            before: self.tokens[start].before.clone(),
+            ..self.tokens[result].clone()
+        });
+        self.out.extend_from_slice(&self.tokens[name..=open]);
+        let kinds = self.parameters(open, close)?.join(", ");
+        self.out.push(self.tokens[close].clone());
+
         let at = &self.tokens[name];
-        let open = next(self.tokens, name).filter(|&j| self.tokens[j].is("("));
-        let close = open.map(|j| closing(self.tokens, j)).transpose()?;
-        let body = close
-            .and_then(|j| next(self.tokens, j))
-            .filter(|&j| self.tokens[j].is("{"));
-        let (Some(open), Some(close), Some(body)) = (open, close, body) else {
-            return Err(at.unsupported(
-                format!("this declaration of the kernel {}", at.text),
-                "write a definition with a body, or an instantiation with a host_name",
-            ));
-        };
+        let mut code = format!("using KS_{} = ::metal_sim::kinds<{kinds}>;", at.text);
+        if previous_is(self.tokens, start, ">") {
+            if host_name.is_some() {
+                return Err(at.unsupported(
+                    format!("a host_name on the template {}", at.text),
+                    "name its instantiations",
+                ));
+            }
+            self.templates.push(name);
+        } else {
+            let host_name = host_name.unwrap_or_else(|| format!("\"{}\"", at.text));
+            code.push(' ');
+            code.push_str(&self.registration(&host_name, &at.text, &at.text));
+        }
+        self.pending.push((closing(self.tokens, body)?, code));
+        Ok(close + 1)
+    }
+
+    /// The parentheses of a kernel's parameters and the opening brace of its body.
+    fn definition_brackets(
+        &self,
+        result: usize,
+        name: usize,
+    ) -> Result<(usize, usize, usize), Error> {
+        let at = &self.tokens[name];
         if !self.tokens[result].is("void") {
             return Err(at.unsupported(
                 format!("the kernel {} with a result", at.text),
                 "kernels return void",
             ));
         }
-        self.out.push(Token {
-            before: self.tokens[start].before.clone(),
-            ..self.tokens[result].clone()
-        });
-        self.out.extend_from_slice(&self.tokens[name..=open]);
-        let kinds = self.parameters(open, close)?;
-        self.out.push(self.tokens[close].clone());
-
-        let mut code = format!(
-            "using KS_{} = ::metal_sim::kinds<{}>;",
-            at.text,
-            kinds.join(", ")
-        );
-        let is_template = previous_is(self.tokens, start, ">");
-        match (is_template, &host_name) {
-            (true, Some(_)) => {
-                return Err(at.unsupported(
-                    format!("a host_name on the template {}", at.text),
-                    "name its instantiations",
-                ));
-            }
-            (true, None) => {}
-            (false, _) => {
-                let host_name = host_name.unwrap_or_else(|| format!("\"{}\"", at.text));
-                code = format!(
-                    "{code} {}",
-                    self.registration(&host_name, &at.text, &at.text)
-                );
-            }
+        let open = next(self.tokens, name).filter(|&j| self.tokens[j].is("("));
+        let close = open.map(|j| closing(self.tokens, j)).transpose()?;
+        let body = close
+            .and_then(|j| next(self.tokens, j))
+            .filter(|&j| self.tokens[j].is("{"));
+        match (open, close, body) {
+            (Some(open), Some(close), Some(body)) => Ok((open, close, body)),
+            _ => Err(at.unsupported(
+                format!("this declaration of the kernel {}", at.text),
+                "write a definition with a body, or an instantiation with a host_name",
+            )),
         }
-        self.pending.push((closing(self.tokens, body)?, code));
-        Ok(close + 1)
     }
 
     fn registration(&mut self, host_name: &str, function: &str, kernel: &str) -> String {
@@ -311,18 +337,23 @@ mod tests {
 
     #[test]
     fn a_template_registers_only_its_instantiations() {
-        let (code, count) =
-            registered("template<typename T> kernel void f(device T * x) { }").unwrap();
-        assert_eq!(
-            code,
-            format!(
-                "template<typename T> void f(device T * x) {{ }} using KS_f = ::metal_sim::kinds<{BUFFER}>;"
-            )
+        let source = "template<typename T> kernel void f(device T * x) { } \
+                      template [[host_name(\"f_a\")]] kernel f_t f<a, g<b>>;";
+        let (code, count) = registered(source).unwrap();
+        let expected = format!(
+            "template<typename T> void f(device T * x) {{ }} using KS_f = ::metal_sim::kinds<{BUFFER}>; {}",
+            registrar("\"f_a\"", "f<a, g<b>>", "f")
         );
-        assert_eq!(count, 0);
-        let (code, count) =
-            registered("template [[host_name(\"f_a\")]] kernel f_t f<a, g<b>>;").unwrap();
-        assert_eq!((code, count), (registrar("\"f_a\"", "f<a, g<b>>", "f"), 1));
+        assert_eq!((code, count), (expected, 1));
+    }
+
+    #[test]
+    fn a_template_that_nobody_instantiates_is_an_error() {
+        let text = error("\ntemplate<typename T>\nkernel void f(device T * x) { }");
+        assert!(
+            text.starts_with("t.metal:3: ") && text.contains("the kernel template f without"),
+            "{text}"
+        );
     }
 
     #[test]
