@@ -1,4 +1,4 @@
-// Memory between two pages that must not be touched.
+// Memory between pages that must not be touched.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,7 @@ namespace metal_sim {
 // What memory holds that nobody has written: NaN as float, half and bfloat, -1 as an integer.
 constexpr unsigned char poison_byte = 0xff;
 
-size_t page_size();
-
-// Pages between two guard pages. An access beyond either end is a SIGSEGV: this library installs no handler for it.
+// Pages between two guard pages. An access to a guard page is a SIGSEGV: this library installs no handler for it.
 class guarded_memory {
   public:
     guarded_memory() = default;
@@ -18,22 +16,28 @@ class guarded_memory {
     guarded_memory(const guarded_memory &)             = delete;
     guarded_memory & operator=(const guarded_memory &) = delete;
 
-    // Maps at least `size` bytes, zeroed. False when the system refuses. At most once.
+    // Maps at least `size` bytes of zeros. False when the system refuses. At most once.
     bool map(size_t size);
 
-    // The same, with every byte poisoned. Pages that stay untouched cost no memory.
+    // The same, of poison, and behind it 4 MiB of poison that can only be read: a GPU survives a read behind a buffer,
+    // and some of ggml's kernels read rows whose results they drop. A write there is a SIGSEGV. Poison costs no memory
+    // until it is overwritten.
     bool map_poisoned(size_t size);
 
     unsigned char * begin() const { return begin_; }
     unsigned char * end() const { return begin_ + size_; }
     size_t          size() const { return size_; }
 
-    // The last `size` bytes before the guard page, but aligned: up to `alignment - 1` bytes follow them.
+    // The last `size` bytes, but aligned: up to `alignment - 1` bytes follow them.
     unsigned char * last(size_t size, size_t alignment) const;
 
   private:
-    unsigned char * begin_ = nullptr;
-    size_t          size_  = 0;
+    bool reserve(size_t size, size_t behind);
+    void release();
+
+    unsigned char * begin_  = nullptr;
+    size_t          size_   = 0;
+    size_t          behind_ = 0;  // readable bytes behind end()
 };
 
 }  // namespace metal_sim
