@@ -10,30 +10,33 @@ use crate::tokens::{closing, next, previous_is};
 
 pub(super) fn guard(tokens: Vec<Token>) -> Result<Vec<Token>, Error> {
     let mut insertions = Insertions::default();
-    let mut directive_defines = (0, false);
-    for i in 0..tokens.len() {
-        let token = &tokens[i];
-        if token.directive != directive_defines.0 {
-            directive_defines = (
-                token.directive,
-                tokens.get(i + 1).is_some_and(|t| t.is("define")),
-            );
-        }
-        let evaluated = token.directive == 0 || directive_defines.1;
-        if token.kind != Kind::Punct || !evaluated || previous_is(&tokens, i, "operator") {
-            continue;
-        }
-        let operand = match token.text.as_str() {
-            "/" | "%" => divisor(&tokens, i)?,
-            "/=" | "%=" => assigned(&tokens, i)?,
+    for (i, token) in tokens.iter().enumerate() {
+        let operand: fn(&[Token], usize) -> Result<_, Error> = match token.text.as_str() {
+            "/" | "%" => divisor,
+            "/=" | "%=" => assigned,
             _ => continue,
         };
-        if let Some((first, last)) = operand {
+        if token.kind != Kind::Punct || !is_code(&tokens, i) || previous_is(&tokens, i, "operator")
+        {
+            continue;
+        }
+        if let Some((first, last)) = operand(&tokens, i)? {
             insertions.before(first, "::metal_sim::nonzero(");
             insertions.after(last, ")");
         }
     }
     Ok(insertions.apply(tokens))
+}
+
+/// Code, or the body of a macro; other directives are for the preprocessor alone.
+fn is_code(tokens: &[Token], i: usize) -> bool {
+    let same = |t: &&Token| t.directive == tokens[i].directive;
+    tokens[i].directive == 0
+        || tokens[..i]
+            .iter()
+            .rev()
+            .take_while(same)
+            .any(|t| t.is("define"))
 }
 
 /// First and last token of the operand behind the `/` or `%` at `i`; none if it is a literal.
