@@ -1,6 +1,9 @@
 // The device itself, in place of the Objective-C half of ggml-metal-device.m.
 #include "device.h"
 
+#include "ggml-metal-procs.h"
+#include "metal_sim.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -63,12 +66,21 @@ ggml_metal_device_props make_props(int device, int n_devices) {
     p.max_theadgroup_memory_size = 32 * 1024;
 
     std::snprintf(p.name, sizeof(p.name), "MTL%d", device);
+    // said first, so that no table or log that cuts the description makes it look like a GPU
     if (n_devices > 1) {
-        std::snprintf(p.desc, sizeof(p.desc), "%s (simulated, dev p%d/v%d)", gpu.c_str(), p.device_phys, p.device_virt);
+        std::snprintf(p.desc, sizeof(p.desc), "simulated Metal device %d (tuned as %s)", p.device_virt, gpu.c_str());
     } else {
-        std::snprintf(p.desc, sizeof(p.desc), "%s (simulated)", gpu.c_str());
+        std::snprintf(p.desc, sizeof(p.desc), "simulated Metal device (tuned as %s)", gpu.c_str());
     }
     return p;
+}
+
+// What ggml_backend_reg_get_proc_address hands out for this device beyond the real one's functions.
+void add_procs() {
+    ggml_metal_procs_add("metal_sim_counters_reset", reinterpret_cast<void *>(metal_sim_counters_reset));
+    ggml_metal_procs_add("metal_sim_counters_read", reinterpret_cast<void *>(metal_sim_counters_read));
+    ggml_metal_procs_add("metal_sim_last_fault", reinterpret_cast<void *>(metal_sim_last_fault));
+    ggml_metal_procs_add("metal_sim_fault_clear", reinterpret_cast<void *>(metal_sim_fault_clear));
 }
 
 }  // namespace
@@ -81,6 +93,7 @@ extern "C" {
 ggml_metal_device_t ggml_metal_device_init(int device, int n_devices) {
     ggml_metal_device * const dev = new ggml_metal_device;
     dev->props                    = make_props(device, n_devices);
+    add_procs();
 
     const char * debug = std::getenv("GGML_METAL_FUSION_DEBUG");
     dev->finfo         = ggml_metal_fusion_info_init(std::getenv("GGML_METAL_FUSION_DISABLE") == nullptr,
