@@ -2,11 +2,18 @@
 
 #include "ggml-metal-trace.h"
 
+#include "ggml-backend-impl.h"
+
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
 namespace {
+
+// whether the device's matrix products run on the tensor API
+bool has_tensor(ggml_backend_dev_t dev) {
+    return ggml_metal_device_get_props((ggml_metal_device_t) dev->context)->has_tensor;
+}
 
 struct procs {
     std::mutex mutex;
@@ -16,6 +23,7 @@ struct procs {
         { "ggml_metal_trace_stop",  (void *) ggml_metal_trace_stop  },
         { "ggml_metal_trace_count", (void *) ggml_metal_trace_count },
         { "ggml_metal_trace_get",   (void *) ggml_metal_trace_get   },
+        { "ggml_metal_has_tensor",  (void *) has_tensor             },
     };
 };
 
