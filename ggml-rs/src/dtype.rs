@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ggml_sys as sys;
+
 use crate::error::{Error, OpError, Result};
 
 /// A tensor's data type: a scalar, or a block format that stores a fixed number of values together.
@@ -116,9 +118,14 @@ impl DType {
             .ok_or_else(|| refuse(format!("{len} values of {self} overflow the address space")))
     }
 
+    /// ggml's value of the type.
+    pub(crate) const fn raw(self) -> sys::ggml_type {
+        self as sys::ggml_type
+    }
+
     /// The type of ggml's value, or `None` for a type that ggml has removed or that we do not know.
-    pub(crate) fn from_raw(raw: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| *dtype as u32 == raw)
+    pub(crate) fn from_raw(raw: sys::ggml_type) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.raw() == raw)
     }
 
     /// Name, values per block, bytes per block. A constant table, so that sizes can be computed before
@@ -204,6 +211,31 @@ mod tests {
                 .to_string()
                 .contains("q4_K")
         );
+    }
+
+    #[test]
+    fn the_table_is_that_of_ggml() {
+        crate::runtime::ready().unwrap();
+        for raw in 0..sys::GGML_TYPE_COUNT {
+            // SAFETY: the type is below the count.
+            let (name, len, bytes) = unsafe {
+                let name = std::ffi::CStr::from_ptr(sys::ggml_type_name(raw))
+                    .to_str()
+                    .unwrap();
+                (
+                    name,
+                    sys::ggml_blck_size(raw) as usize,
+                    sys::ggml_type_size(raw),
+                )
+            };
+            match DType::from_raw(raw) {
+                Some(dtype) => assert_eq!(
+                    (dtype.name(), dtype.block_len(), dtype.block_bytes()),
+                    (name, len, bytes)
+                ),
+                None => assert_eq!(len, 0, "{name} is missing from DType"),
+            }
+        }
     }
 
     #[test]

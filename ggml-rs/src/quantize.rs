@@ -1,12 +1,307 @@
-//! Conversion between f32 and the other data types, by ggml's own row functions.
-use crate::{dtype::DType, error::Result};
-/// Converts rows of `row_len` values to `dtype`.
+//! Conversion between `f32` and the other data types.
+//!
+//! Quantized types go through ggml's own row functions, halves through the `half` crate: both round to
+//! nearest even.
+//!
+//! ```
+//! use ggml_rs::{DType, quantize::{dequantize, quantize}};
+//! let row: Vec<f32> = (0..32).map(|i| i as f32).collect();
+//! let blocks = quantize(DType::Q8_0, &row, 32)?;
+//! assert_eq!(blocks.len(), 34);
+//! let error = dequantize(DType::Q8_0, &blocks)?.iter().zip(&row).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+//! assert!(error < 0.2);
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+
+use std::num::NonZero;
+use std::thread;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use ggml_sys as sys;
+
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+use crate::guard;
+use crate::runtime;
+
+/// Converts rows of `row_len` values to `dtype`, in parallel when there are many.
+///
+/// Types that ggml quantizes only with an importance matrix get one of all ones, as in ggml's own tests.
+///
+/// # Errors
+/// [`Error::Shape`] unless the values fill whole rows and rows whole blocks; [`Error::DType`] for a type that
+/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized.
+#[doc(alias = "ggml_quantize_chunk")]
+#[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
-    let _ = (dtype, values, row_len);
-    unimplemented!()
+    let row_bytes = check_rows(dtype, values.len(), row_len)?;
+    match dtype {
+        DType::F32 => Ok(bytemuck::cast_slice(values).to_vec()),
+        DType::F16 => Ok(halves::<f16>(values)),
+        DType::BF16 => Ok(halves::<bf16>(values)),
+        _ if quantizes(dtype) => quantize_rows(dtype, values, row_len, row_bytes),
+        _ => Err(Error::DType(OpError::new(
+            "quantize",
+            format!("f32 does not convert to {dtype}"),
+            Vec::new(),
+        ))),
+    }
 }
-/// Converts the bytes of `dtype` to f32.
+
+/// Converts bytes of `dtype` to `f32`.
+///
+/// # Errors
+/// [`Error::Shape`] unless the bytes are whole blocks; [`Error::DType`] for a type that does not convert to
+/// f32.
+#[track_caller]
 pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
-    let _ = (dtype, bytes);
-    unimplemented!()
+    if !bytes.len().is_multiple_of(dtype.block_bytes()) {
+        let detail = format!(
+            "{} bytes are not whole blocks of {dtype} ({} bytes)",
+            bytes.len(),
+            dtype.block_bytes()
+        );
+        return Err(Error::Shape(OpError::new("dequantize", detail, Vec::new())));
+    }
+    match dtype {
+        DType::F32 => Ok(bytemuck::pod_collect_to_vec(bytes)),
+        DType::F16 => Ok(bytemuck::pod_collect_to_vec::<u8, f16>(bytes).to_f32_vec()),
+        DType::BF16 => Ok(bytemuck::pod_collect_to_vec::<u8, bf16>(bytes).to_f32_vec()),
+        _ => dequantize_blocks(dtype, bytes),
+    }
+}
+
+/// Whether ggml quantizes to this type: Q8_1 and Q8_K exist only inside dot products.
+fn quantizes(dtype: DType) -> bool {
+    dtype.is_quantized() && !matches!(dtype, DType::Q8_1 | DType::Q8_K)
+}
+
+#[track_caller]
+fn check_rows(dtype: DType, len: usize, row_len: usize) -> Result<usize> {
+    if row_len == 0 || !len.is_multiple_of(row_len) {
+        let detail = format!("{len} values are not whole rows of {row_len}");
+        return Err(Error::Shape(OpError::new("quantize", detail, Vec::new())));
+    }
+    dtype.row_bytes(row_len)
+}
+
+fn halves<H: bytemuck::Pod>(values: &[f32]) -> Vec<u8>
+where
+    [H]: HalfFloatSliceExt,
+{
+    let mut halves = vec![H::zeroed(); values.len()];
+    halves.as_mut_slice().convert_from_f32_slice(values);
+    bytemuck::cast_slice(&halves).to_vec()
+}
+
+/// Values per task: enough to outweigh starting a thread.
+const TASK: usize = 1 << 18;
+
+#[track_caller]
+fn quantize_rows(
+    dtype: DType,
+    values: &[f32],
+    row_len: usize,
+    row_bytes: usize,
+) -> Result<Vec<u8>> {
+    // ggml searches a grid of points for some types, and asserts that a point was found.
+    if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+        let detail = format!(
+            "value {index} is {}; only finite values can be quantized",
+            values[index]
+        );
+        return Err(Error::Param(OpError::new("quantize", detail, Vec::new())));
+    }
+    let quantizer = Quantizer::new(dtype, row_len)?;
+    // Words, because ggml's blocks hold 16- and 32-bit numbers.
+    let mut words = vec![0_u64; (values.len() / row_len * row_bytes).div_ceil(8)];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    let bytes = &mut bytes[..values.len() / row_len * row_bytes];
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    // Blocks of 8 rows keep every task's first byte aligned as the first one's is.
+    let rows = (values.len() / row_len)
+        .div_ceil(threads)
+        .max(TASK.div_ceil(row_len))
+        .next_multiple_of(8);
+    thread::scope(|scope| {
+        let parts = values
+            .chunks(rows * row_len)
+            .zip(bytes.chunks_mut(rows * row_bytes));
+        let tasks: Vec<_> = parts
+            .map(|(from, to)| scope.spawn(|| quantizer.run(from, to)))
+            .collect();
+        tasks.into_iter().try_for_each(|task| {
+            task.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    Ok(bytes.to_vec())
+}
+
+/// ggml's quantization of one type, ready to be used from several threads.
+struct Quantizer {
+    dtype: DType,
+    row_len: usize,
+    importance: Option<Vec<f32>>,
+}
+
+impl Quantizer {
+    fn new(dtype: DType, row_len: usize) -> Result<Self> {
+        runtime::ready()?;
+        // SAFETY: the type is valid. Builds ggml's tables under its own lock, so not under `guard::call`.
+        let needs_importance = unsafe {
+            sys::ggml_quantize_init(dtype.raw());
+            sys::ggml_quantize_requires_imatrix(dtype.raw())
+        };
+        Ok(Self {
+            dtype,
+            row_len,
+            importance: needs_importance.then(|| vec![1.0; row_len]),
+        })
+    }
+
+    /// Quantizes whole rows.
+    fn run(&self, from: &[f32], to: &mut [u8]) -> Result<()> {
+        let importance = self
+            .importance
+            .as_ref()
+            .map_or(std::ptr::null(), |ones| ones.as_ptr());
+        let rows = (from.len() / self.row_len) as i64;
+        // SAFETY: `from` holds `rows` rows and `to` room for them, importance one row where it is needed.
+        guard::call("ggml_quantize_chunk", || unsafe {
+            let to = to.as_mut_ptr().cast();
+            sys::ggml_quantize_chunk(
+                self.dtype.raw(),
+                from.as_ptr(),
+                to,
+                0,
+                rows,
+                self.row_len as i64,
+                importance,
+            )
+        })?;
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn dequantize_blocks(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
+    runtime::ready()?;
+    // SAFETY: the type is valid, and its traits are static.
+    let to_float = unsafe { sys::ggml_get_type_traits(dtype.raw()).as_ref() }
+        .and_then(|traits| traits.to_float);
+    let Some(to_float) = to_float.filter(|_| quantizes(dtype)) else {
+        let detail = format!("{dtype} does not convert to f32");
+        return Err(Error::DType(OpError::new("dequantize", detail, Vec::new())));
+    };
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    let mut values = vec![0.0; bytes.len() / dtype.block_bytes() * dtype.block_len()];
+    // SAFETY: both sides hold the same number of whole blocks, and the source is aligned for ggml's blocks.
+    unsafe {
+        to_float(
+            words.as_ptr().cast(),
+            values.as_mut_ptr(),
+            values.len() as i64,
+        )
+    };
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(len: usize) -> Vec<f32> {
+        (0..len).map(|i| (i as f32 * 0.37).sin()).collect()
+    }
+
+    /// Root mean square of the round trip's error, relative to that of the values.
+    fn round_trip(dtype: DType) -> f64 {
+        let values = wave(1024);
+        let back = dequantize(dtype, &quantize(dtype, &values, 256).unwrap()).unwrap();
+        crate::check::nmse(
+            &values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>(),
+            &back,
+        )
+        .sqrt()
+    }
+
+    #[test]
+    fn round_trips_lose_what_their_bits_say() {
+        assert_eq!(round_trip(DType::F32), 0.0);
+        // Half a unit in the last place at most, relative to each value.
+        assert!(round_trip(DType::F16) < 2f64.powi(-11));
+        assert!(round_trip(DType::BF16) < 2f64.powi(-8));
+        for (dtype, bound) in [
+            (DType::Q8_0, 0.01),
+            (DType::Q4_0, 0.15),
+            (DType::Q4_K, 0.1),
+            (DType::Q6_K, 0.03),
+        ] {
+            let error = round_trip(dtype);
+            assert!(error > 0.0 && error < bound, "{dtype}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_other_quantized_type_converts_both_ways() {
+        for dtype in DType::ALL.into_iter().filter(|&dtype| quantizes(dtype)) {
+            let error = round_trip(dtype);
+            assert!(error < 1.0, "{dtype}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_split_into_tasks_does_not_show() {
+        let values = wave(TASK * 3);
+        let whole = quantize(DType::Q5_K, &values, 256).unwrap();
+        let rows = values
+            .chunks(256)
+            .flat_map(|row| quantize(DType::Q5_K, row, 256).unwrap());
+        assert!(rows.eq(whole.iter().copied()));
+    }
+
+    #[test]
+    fn misuse_is_refused() {
+        let values = wave(64);
+        assert!(matches!(
+            quantize(DType::Q8_0, &values, 48),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(
+            quantize(DType::Q4_K, &values, 64),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(
+            quantize(DType::Q8_0, &values, 0),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(
+            quantize(DType::Q8_1, &values, 64),
+            Err(Error::DType(_))
+        ));
+        assert!(matches!(
+            quantize(DType::I32, &values, 64),
+            Err(Error::DType(_))
+        ));
+        assert!(matches!(
+            quantize(DType::Q8_0, &[f32::NAN; 32], 32),
+            Err(Error::Param(_))
+        ));
+        assert!(matches!(
+            dequantize(DType::Q8_0, &[0; 35]),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(
+            dequantize(DType::Q8_K, &[0; 292]),
+            Err(Error::DType(_))
+        ));
+        assert!(matches!(
+            dequantize(DType::I32, &[0; 4]),
+            Err(Error::DType(_))
+        ));
+    }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, OpError, Result};
 /// overflow; a quarter of the range keeps every such product far from it.
 const MAX_ELEMENTS: usize = (i64::MAX / 4) as usize;
 
-/// The dimensions of a tensor, ne[0] (contiguous) to ne[3].
+/// The dimensions of a tensor, `ne[0]` (contiguous) to `ne[3]`.
 ///
 /// A shape always has four dimensions; those that were not given are 1. No dimension is 0, and the
 /// number of elements fits ggml's arithmetic.
@@ -68,6 +68,11 @@ impl Shape {
         Self::new(&reversed)
     }
 
+    /// A shape from dimensions that were checked before, such as those of a tensor.
+    pub(crate) const fn from_checked(ne: [usize; 4]) -> Self {
+        Self { ne }
+    }
+
     /// The four dimensions in ne order.
     pub const fn ne(&self) -> [usize; 4] {
         self.ne
@@ -79,7 +84,7 @@ impl Shape {
         self.ne[0] * self.ne[1] * self.ne[2] * self.ne[3]
     }
 
-    /// The number of rows: elements divided by ne[0].
+    /// The number of rows: elements divided by `ne[0]`.
     #[doc(alias = "ggml_nrows")]
     pub const fn rows(&self) -> usize {
         self.ne[1] * self.ne[2] * self.ne[3]
@@ -88,7 +93,7 @@ impl Shape {
     /// The bytes of a contiguous tensor of this shape.
     ///
     /// # Errors
-    /// [`Error::Shape`] when ne[0] is not a multiple of the type's block, or the size overflows.
+    /// [`Error::Shape`] when `ne[0]` is not a multiple of the type's block, or the size overflows.
     #[doc(alias = "ggml_nbytes")]
     #[track_caller]
     pub fn bytes(&self, dtype: DType) -> Result<usize> {

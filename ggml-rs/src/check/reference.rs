@@ -80,7 +80,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// OUT_PROD: `out[i, j] = sum over l of a[i, l] * b[j, l]`, per matrix, with `a` broadcast over ne[2] and ne[3].
+/// OUT_PROD: `out[i, j] = sum over l of a[i, l] * b[j, l]`, per matrix, with `a` broadcast over `ne[2]` and `ne[3]`.
 ///
 /// `a` is [m, k, a2, a3], `b` is [n, k, b2, b3] with b2 a multiple of a2 and b3 of a3; the result is
 /// [m, n, b2, b3], contiguous. The formula is that of ggml's CPU backend.
@@ -103,7 +103,7 @@ pub fn out_prod(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
     Ok(product(a, b))
 }
 
-/// MUL_MAT: `out[i, j] = sum over l of a[l, i] * b[l, j]`, per matrix, with `a` broadcast over ne[2] and ne[3].
+/// MUL_MAT: `out[i, j] = sum over l of a[l, i] * b[l, j]`, per matrix, with `a` broadcast over `ne[2]` and `ne[3]`.
 ///
 /// `a` is [k, m, a2, a3], `b` is [k, n, b2, b3]; the result is [m, n, b2, b3], contiguous.
 ///

@@ -1,205 +1,205 @@
-//! Graphs, built once in a closure.
-use crate::{
-    dtype::DType,
-    error::Result,
-    shape::{IntoShape, Shape},
-};
-use std::marker::PhantomData;
-/// A finished graph.
-#[derive(Debug)]
-pub struct Graph(());
-/// Builds a graph inside [`Graph::build`].
-#[derive(Debug, Clone, Copy)]
-pub struct Builder<'g>(PhantomData<fn(&'g ()) -> &'g ()>);
-/// A tensor of the graph under construction.
-#[derive(Debug, Clone, Copy)]
-pub struct Tensor<'g>(PhantomData<fn(&'g ()) -> &'g ()>);
-/// Names an input of a graph after it was built.
+//! Graphs: built in a closure, owned afterwards, run through a [`Plan`](crate::Plan).
+//!
+//! ```
+//! use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+//!
+//! // y = a · bᵀ, summed over the second dimension of both.
+//! let (graph, (a, b, y)) = Graph::build(|g| {
+//!     let (a, a_in) = g.input("a", DType::F32, [2, 3])?;
+//!     let (b, b_in) = g.input("b", DType::F32, [4, 3])?;
+//!     let y = g.output("y", a.out_prod(b)?)?;
+//!     Ok((a_in, b_in, y))
+//! })?;
+//!
+//! let mut backend = Device::cpu()?.open()?;
+//! let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+//! plan.set_f32(&a, &[1.0; 6])?;
+//! plan.set_f32(&b, &[2.0; 12])?;
+//! plan.run(&mut backend)?;
+//! assert_eq!(plan.read_f32(&y)?, [6.0; 8]);
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+
+mod arena;
+mod builder;
+pub(crate) mod node;
+mod ops;
+mod tensor;
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use ggml_sys as sys;
+
+pub(crate) use arena::Context;
+pub use builder::Builder;
+pub use ops::{Precision, Staging};
+pub use tensor::Tensor;
+
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+use crate::graph::builder::Core;
+use crate::runtime;
+use crate::shape::Shape;
+
+/// A finished graph: its tensors' descriptions, without memory for their values.
+///
+/// A graph owns everything it refers to, so it can be stored and sent to another thread.
+pub struct Graph {
+    id: u64,
+    // Keeps every tensor and the cgraph alive.
+    _contexts: Vec<Context>,
+    cgraph: NonNull<sys::ggml_cgraph>,
+    tensors: Vec<NonNull<sys::ggml_tensor>>,
+    inputs: Vec<NonNull<sys::ggml_tensor>>,
+    outputs: Vec<NonNull<sys::ggml_tensor>>,
+}
+
+// SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    /// Runs `build` on an empty graph and finishes the graph from what it declared as outputs.
+    ///
+    /// Nodes run in the order in which they were written. Only what an output depends on is kept, and every
+    /// input. Tensors cannot leave the closure or enter another graph: both are compile errors. Return the
+    /// [`Input`] and [`Output`] tokens instead.
+    ///
+    /// # Errors
+    /// Whatever `build` returns; [`Error::Param`] when there is no output; [`Error::Alloc`].
+    pub fn build<R>(build: impl for<'g> FnOnce(Builder<'g>) -> Result<R>) -> Result<(Self, R)> {
+        runtime::ready()?;
+        let core = Core::new();
+        let tokens = build(Builder::new(&core))?;
+        Ok((core.finish()?, tokens))
+    }
+
+    /// The number of nodes that compute or view; inputs do not count.
+    #[doc(alias = "ggml_graph_n_nodes")]
+    pub fn nodes(&self) -> usize {
+        // SAFETY: `cgraph` is alive as long as `self`.
+        let nodes = unsafe { sys::ggml_graph_n_nodes(self.cgraph.as_ptr()) };
+        usize::try_from(nodes).unwrap_or(0)
+    }
+
+    /// Every tensor of the graph, each after those it depends on.
+    pub(crate) fn tensors(&self) -> &[NonNull<sys::ggml_tensor>] {
+        &self.tensors
+    }
+
+    pub(crate) fn cgraph(&self) -> NonNull<sys::ggml_cgraph> {
+        self.cgraph
+    }
+
+    pub(crate) fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// An input's name.
+    pub(crate) fn input_name(&self, index: usize) -> String {
+        // SAFETY: the graph keeps its tensors alive.
+        self.inputs
+            .get(index)
+            .map(|&tensor| unsafe { node::name(tensor) })
+            .unwrap_or_default()
+    }
+
+    /// The tensor of an input token.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a token of another graph.
+    #[track_caller]
+    pub(crate) fn input(
+        &self,
+        call: &'static str,
+        token: &Input,
+    ) -> Result<NonNull<sys::ggml_tensor>> {
+        self.resolve(call, &token.0, &self.inputs)
+    }
+
+    /// The tensor of an output token.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a token of another graph.
+    #[track_caller]
+    pub(crate) fn output(
+        &self,
+        call: &'static str,
+        token: &Output,
+    ) -> Result<NonNull<sys::ggml_tensor>> {
+        self.resolve(call, &token.0, &self.outputs)
+    }
+
+    #[track_caller]
+    fn resolve(
+        &self,
+        call: &'static str,
+        token: &Token,
+        of: &[NonNull<sys::ggml_tensor>],
+    ) -> Result<NonNull<sys::ggml_tensor>> {
+        let tensor = of.get(token.index).filter(|_| token.graph == self.id);
+        tensor.copied().ok_or_else(|| {
+            Error::Param(OpError::new(
+                call,
+                "the token belongs to another graph",
+                Vec::new(),
+            ))
+        })
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph")
+            .field("nodes", &self.nodes())
+            .field("inputs", &self.inputs.len())
+            .field("outputs", &self.outputs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What both kinds of tokens hold: which tensor of which graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Input(());
-/// Names an output of a graph after it was built.
+struct Token {
+    graph: u64,
+    index: usize,
+    dtype: DType,
+    shape: Shape,
+}
+
+/// Names an input of a graph after it was built: [`Plan::set_f32`](crate::Plan::set_f32) takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Output(());
+pub struct Input(Token);
+
 impl Input {
     /// Its data type.
     pub fn dtype(&self) -> DType {
-        unimplemented!()
+        self.0.dtype
     }
+
     /// Its shape.
     pub fn shape(&self) -> Shape {
-        unimplemented!()
+        self.0.shape
+    }
+
+    /// Its place among the graph's inputs.
+    pub(crate) fn index(&self) -> usize {
+        self.0.index
     }
 }
+
+/// Names an output of a graph after it was built: [`Plan::read_f32`](crate::Plan::read_f32) takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Output(Token);
+
 impl Output {
     /// Its data type.
     pub fn dtype(&self) -> DType {
-        unimplemented!()
+        self.0.dtype
     }
+
     /// Its shape.
     pub fn shape(&self) -> Shape {
-        unimplemented!()
-    }
-}
-/// The least precision to which an op may convert an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Precision {
-    /// Left to the op.
-    Undefined,
-    /// f32.
-    F32,
-    /// bf16.
-    Bf16,
-    /// f16.
-    F16,
-    /// 8-bit blocks.
-    Q8,
-    /// 4-bit blocks.
-    Q4,
-}
-/// How OUT_PROD stages its operands in threadgroup memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Staging {
-    /// As f32.
-    #[default]
-    Float,
-    /// As f16: for measurement only, gradients overflow it.
-    Half,
-}
-impl Graph {
-    /// Builds a graph: `Graph::build(|g| { let (a, a_in) = g.input("a", DType::F32, [4, 2])?; Ok((a_in, g.output("y", a.relu()?)?)) })`.
-    pub fn build<R>(build: impl for<'g> FnOnce(Builder<'g>) -> Result<R>) -> Result<(Graph, R)> {
-        let _ = build;
-        unimplemented!()
-    }
-    /// The number of nodes that compute or view.
-    pub fn nodes(&self) -> usize {
-        unimplemented!()
-    }
-}
-impl<'g> Builder<'g> {
-    /// A tensor whose values are set before each run; they persist between runs.
-    pub fn input(
-        self,
-        name: &str,
-        dtype: DType,
-        shape: impl IntoShape,
-    ) -> Result<(Tensor<'g>, Input)> {
-        let _ = (name, dtype, shape);
-        unimplemented!()
-    }
-    /// A tensor without values, for `cpy` to write to.
-    pub fn empty(self, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Tensor<'g>> {
-        let _ = (name, dtype, shape);
-        unimplemented!()
-    }
-    /// Marks a contiguous tensor as a result, which can be read after a run.
-    pub fn output(self, name: &str, tensor: Tensor<'g>) -> Result<Output> {
-        let _ = (name, tensor);
-        unimplemented!()
-    }
-}
-impl<'g> Tensor<'g> {
-    /// Its shape.
-    pub fn shape(self) -> Shape {
-        unimplemented!()
-    }
-    /// Its data type.
-    pub fn dtype(self) -> DType {
-        unimplemented!()
-    }
-    /// Its strides in bytes.
-    pub fn strides(self) -> [usize; 4] {
-        unimplemented!()
-    }
-    /// Whether it is contiguous.
-    pub fn is_contiguous(self) -> bool {
-        unimplemented!()
-    }
-    /// a.out_prod(b): a [m,k,..], b [n,k,..] -> [m,n,..].
-    pub fn out_prod(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// a.mul_mat(b): a [k,m,..], b [k,n,..] -> [m,n,..].
-    pub fn mul_mat(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// Exchanges the first two dimensions (a view).
-    pub fn transpose(self) -> Result<Tensor<'g>> {
-        unimplemented!()
-    }
-    /// Dimension i of the tensor becomes dimension axes[i] of the view.
-    pub fn permute(self, axes: [usize; 4]) -> Result<Tensor<'g>> {
-        let _ = axes;
-        unimplemented!()
-    }
-    /// Another shape of the same elements (a view of a contiguous tensor).
-    pub fn reshape(self, shape: impl IntoShape) -> Result<Tensor<'g>> {
-        let _ = shape;
-        unimplemented!()
-    }
-    /// A window: shape, strides nb[1..=3] in bytes, offset in bytes from the tensor's first element.
-    pub fn view(self, shape: impl IntoShape, nb: [usize; 3], offset: usize) -> Result<Tensor<'g>> {
-        let _ = (shape, nb, offset);
-        unimplemented!()
-    }
-    /// A contiguous copy.
-    pub fn cont(self) -> Result<Tensor<'g>> {
-        unimplemented!()
-    }
-    /// Copies into `to`, converting; the result is a view of `to`.
-    pub fn cpy(self, to: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = to;
-        unimplemented!()
-    }
-    /// a + b, b repeated to a's shape.
-    pub fn add(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// a - b, b repeated to a's shape.
-    pub fn sub(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// a * b element by element, b repeated to a's shape.
-    pub fn mul(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// a / b element by element, b repeated to a's shape.
-    pub fn div(self, b: Tensor<'g>) -> Result<Tensor<'g>> {
-        let _ = b;
-        unimplemented!()
-    }
-    /// a * factor.
-    pub fn scale(self, factor: f32) -> Result<Tensor<'g>> {
-        let _ = factor;
-        unimplemented!()
-    }
-    /// max(a, 0).
-    pub fn relu(self) -> Result<Tensor<'g>> {
-        unimplemented!()
-    }
-    /// The sum of all elements, shape [1].
-    pub fn sum(self) -> Result<Tensor<'g>> {
-        unimplemented!()
-    }
-    /// Repeats to `shape`.
-    pub fn repeat(self, shape: impl IntoShape) -> Result<Tensor<'g>> {
-        let _ = shape;
-        unimplemented!()
-    }
-    /// Sets the least precision of operand `source` (0 = a, 1 = b); MUL_MAT takes 1, OUT_PROD 0 and 1.
-    pub fn set_src_precision(self, precision: Precision, source: usize) -> Result<Tensor<'g>> {
-        let _ = (precision, source);
-        unimplemented!()
-    }
-    /// Sets OUT_PROD's staging on both operands.
-    pub fn set_staging(self, staging: Staging) -> Result<Tensor<'g>> {
-        let _ = staging;
-        unimplemented!()
+        self.0.shape
     }
 }

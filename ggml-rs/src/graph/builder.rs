@@ -1,0 +1,319 @@
+//! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ggml_sys as sys;
+
+use super::arena::{Arena, Context};
+use super::{Graph, Input, Output, Tensor, Token};
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+use crate::guard;
+use crate::layout::{Layout, Refusal};
+use crate::shape::{IntoShape, Shape};
+
+/// A graph under construction. Its methods are on [`Builder`].
+pub(crate) struct Core {
+    id: u64,
+    parts: RefCell<Parts>,
+}
+
+#[derive(Default)]
+struct Parts {
+    arena: Arena,
+    /// In the order of creation, so each tensor comes after those it depends on.
+    tensors: Vec<NonNull<sys::ggml_tensor>>,
+    inputs: Vec<NonNull<sys::ggml_tensor>>,
+    outputs: Vec<NonNull<sys::ggml_tensor>>,
+}
+
+impl Core {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            parts: RefCell::default(),
+        }
+    }
+
+    /// Creates one tensor through `make`, which calls one ggml function on the context it is given.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`]; [`Error::Internal`] when ggml refuses after all.
+    pub fn create(
+        &self,
+        op: &'static str,
+        make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
+    ) -> Result<NonNull<sys::ggml_tensor>> {
+        let context = self.parts.borrow_mut().arena.reserve_tensor()?;
+        let tensor = guard::call(op, || make(context))?;
+        let tensor = NonNull::new(tensor).ok_or_else(|| Error::Internal {
+            step: op,
+            message: "no tensor was made".into(),
+        })?;
+        self.parts.borrow_mut().tensors.push(tensor);
+        Ok(tensor)
+    }
+
+    /// The graph of everything the outputs depend on.
+    ///
+    /// # Errors
+    /// [`Error::Param`] without an output; [`Error::Alloc`].
+    pub fn finish(self) -> Result<Graph> {
+        let Parts {
+            arena,
+            mut tensors,
+            inputs,
+            outputs,
+        } = self.parts.into_inner();
+        if outputs.is_empty() {
+            return Err(Error::Param(OpError::new(
+                "Graph::build",
+                "the graph has no output",
+                Vec::new(),
+            )));
+        }
+        let wanted = reachable(inputs.iter().chain(&outputs));
+        tensors.retain(|tensor| wanted.contains(tensor));
+        let (context, cgraph) = expand(&tensors)?;
+        let mut contexts = arena.into_contexts();
+        contexts.push(context);
+        Ok(Graph {
+            id: self.id,
+            _contexts: contexts,
+            cgraph,
+            tensors,
+            inputs,
+            outputs,
+        })
+    }
+}
+
+/// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
+fn reachable<'a>(
+    roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
+) -> HashSet<NonNull<sys::ggml_tensor>> {
+    let mut open: Vec<_> = roots.copied().collect();
+    let mut seen = HashSet::new();
+    while let Some(tensor) = open.pop() {
+        if seen.insert(tensor) {
+            // SAFETY: all tensors of the builder are alive, and the graph is only read here.
+            let tensor = unsafe { tensor.as_ref() };
+            open.extend(tensor.src.iter().filter_map(|&source| NonNull::new(source)));
+            open.extend(NonNull::new(tensor.view_src));
+        }
+    }
+    seen
+}
+
+/// A cgraph of exactly these tensors, in a context of its own.
+///
+/// ggml walks a graph recursively. Adding tensors one by one, each after its sources, keeps that walk flat.
+fn expand(tensors: &[NonNull<sys::ggml_tensor>]) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
+    // ggml counts nodes in an `int` and doubles the count for its hash table.
+    if tensors.len() > (i32::MAX / 4) as usize {
+        let detail = format!("{} tensors are more than ggml counts", tensors.len());
+        return Err(Error::Param(OpError::new(
+            "Graph::build",
+            detail,
+            Vec::new(),
+        )));
+    }
+    // SAFETY: a function of its arguments alone.
+    let bytes = guard::call("ggml_graph_overhead_custom", || unsafe {
+        sys::ggml_graph_overhead_custom(tensors.len(), false)
+    })?;
+    let context = Context::new(bytes)?;
+    // SAFETY: the context was sized for this graph.
+    let cgraph = guard::call("ggml_new_graph_custom", || unsafe {
+        sys::ggml_new_graph_custom(context.as_ptr(), tensors.len(), false)
+    })?;
+    let cgraph = NonNull::new(cgraph).ok_or_else(|| Error::Internal {
+        step: "ggml_new_graph_custom",
+        message: "no graph was made".into(),
+    })?;
+    for tensor in tensors {
+        // SAFETY: graph and tensor are alive, and the graph has room for all of them.
+        guard::call("ggml_build_forward_expand", || unsafe {
+            sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr());
+        })?;
+    }
+    Ok((context, cgraph))
+}
+
+/// Builds a graph inside [`Graph::build`](super::Graph::build).
+///
+/// The lifetime is a brand: it is invariant and each `build` makes its own, so the compiler keeps tensors
+/// inside their closure and graphs apart.
+#[derive(Clone, Copy)]
+pub struct Builder<'g> {
+    core: &'g Core,
+    brand: PhantomData<fn(&'g ()) -> &'g ()>,
+}
+
+impl<'g> Builder<'g> {
+    pub(super) fn new(core: &'g Core) -> Self {
+        Self {
+            core,
+            brand: PhantomData,
+        }
+    }
+
+    pub(super) fn core(self) -> &'g Core {
+        self.core
+    }
+
+    /// A tensor whose values are set before a run. They stay until they are set again.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an invalid shape or rows that are not whole blocks; [`Error::Param`] for a name
+    /// that ggml cannot hold (more than 63 bytes, or a NUL).
+    #[doc(alias = "ggml_set_input")]
+    #[track_caller]
+    pub fn input(
+        self,
+        name: &str,
+        dtype: DType,
+        shape: impl IntoShape,
+    ) -> Result<(Tensor<'g>, Input)> {
+        let shape = shape.into_shape()?;
+        let tensor = self.leaf(name, dtype, shape)?;
+        let index = push(&mut self.core.parts.borrow_mut().inputs, tensor);
+        Ok((
+            tensor,
+            Input(Token {
+                graph: self.core.id,
+                index,
+                dtype,
+                shape,
+            }),
+        ))
+    }
+
+    /// A tensor without values of its own, for [`Tensor::cpy`] to write to.
+    ///
+    /// # Errors
+    /// As [`Builder::input`].
+    #[doc(alias = "ggml_new_tensor")]
+    #[track_caller]
+    pub fn empty(self, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Tensor<'g>> {
+        let shape = shape.into_shape()?;
+        self.leaf(name, dtype, shape)
+    }
+
+    /// Declares a contiguous tensor as a result, to be read after a run.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] unless `tensor` is contiguous ([`Tensor::cont`] makes it so); [`Error::Param`] for a
+    /// name that ggml cannot hold.
+    #[doc(alias = "ggml_set_output")]
+    #[track_caller]
+    pub fn output(self, name: &str, tensor: Tensor<'g>) -> Result<Output> {
+        let layout = tensor.layout();
+        if !layout.is_contiguous() {
+            let refusal = Refusal {
+                op: "output",
+                operands: &[("tensor", layout)],
+            };
+            return Err(
+                refusal.layout("an output is read as contiguous values: call cont() on it first")
+            );
+        }
+        let shape = tensor.shape();
+        set_name(tensor.ptr(), name)?;
+        keep_values(tensor.ptr());
+        let index = push(&mut self.core.parts.borrow_mut().outputs, tensor);
+        Ok(Output(Token {
+            graph: self.core.id,
+            index,
+            dtype: layout.dtype,
+            shape,
+        }))
+    }
+
+    #[track_caller]
+    fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
+        Layout::contiguous(dtype, shape)?;
+        let name = checked_name(name)?;
+        let ne = shape.ne().map(|n| n as i64);
+        let tensor = self.core.create("new_tensor", |context| {
+            // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked.
+            unsafe { sys::ggml_new_tensor(context, dtype.raw(), 4, ne.as_ptr()) }
+        })?;
+        // SAFETY: the tensor is alive, the name is NUL-terminated and fits. The input flag keeps ggml's
+        // allocator from placing a computed tensor over it before the graph starts.
+        unsafe {
+            sys::ggml_set_name(tensor.as_ptr(), name.as_ptr());
+            sys::ggml_set_input(tensor.as_ptr());
+        }
+        keep_values(tensor);
+        Tensor::new(tensor, self)
+    }
+}
+
+impl fmt::Debug for Builder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("tensors", &self.core.parts.borrow().tensors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Appends a tensor and returns its index.
+fn push(list: &mut Vec<NonNull<sys::ggml_tensor>>, tensor: Tensor<'_>) -> usize {
+    list.push(tensor.ptr());
+    list.len() - 1
+}
+
+/// Keeps ggml's allocator from giving a tensor's memory to another one during a run.
+///
+/// The allocator looks at the flag of the tensor that owns the memory, so a view's base is marked too. It
+/// also reuses the memory of inputs after their last use, so inputs are marked as outputs.
+fn keep_values(tensor: NonNull<sys::ggml_tensor>) {
+    // SAFETY: the tensor and its base are alive.
+    unsafe {
+        sys::ggml_set_output(tensor.as_ptr());
+        let base = tensor.as_ref().view_src;
+        if !base.is_null() {
+            sys::ggml_set_output(base);
+        }
+    }
+}
+
+/// Names a tensor.
+///
+/// # Errors
+/// As [`checked_name`].
+#[track_caller]
+pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<()> {
+    let name = checked_name(name)?;
+    // SAFETY: the tensor is alive, the name is NUL-terminated and fits.
+    unsafe { sys::ggml_set_name(tensor.as_ptr(), name.as_ptr()) };
+    Ok(())
+}
+
+/// A name as ggml stores it.
+///
+/// # Errors
+/// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
+#[track_caller]
+fn checked_name(name: &str) -> Result<CString> {
+    const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
+    let refuse = |detail: &str| {
+        Error::Param(OpError::new(
+            "name",
+            format!("{name:?} {detail}"),
+            Vec::new(),
+        ))
+    };
+    if name.len() > LONGEST {
+        return Err(refuse(&format!("is longer than {LONGEST} bytes")));
+    }
+    CString::new(name).map_err(|_| refuse("contains a NUL"))
+}

@@ -1,0 +1,84 @@
+//! Copies: into a new contiguous tensor, or into one that exists.
+
+use ggml_sys as sys;
+
+use crate::error::Result;
+use crate::graph::Tensor;
+use crate::layout::{Layout, Refusal};
+
+impl<'g> Tensor<'g> {
+    /// A contiguous copy.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`](crate::Error::Alloc) only.
+    #[doc(alias = "ggml_cont")]
+    #[track_caller]
+    pub fn cont(self) -> Result<Self> {
+        // SAFETY: the tensor is alive; ggml_cont asserts nothing, and the result is no larger than a tensor
+        // of this shape, which exists.
+        self.make("cont", |context| unsafe {
+            sys::ggml_cont(context, self.as_ptr())
+        })
+    }
+
+    /// Copies this tensor's values into `to`, converting them to its type. The result is a view of `to`.
+    ///
+    /// The copy happens only if an output depends on the result, and in the order in which it was written
+    /// among the graph's other nodes.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) when the numbers of elements differ; [`Error::Layout`](crate::Error::Layout) when both share memory, or when
+    /// elements of `to` share memory with each other.
+    #[doc(alias = "ggml_cpy")]
+    #[track_caller]
+    pub fn cpy(self, to: Tensor<'g>) -> Result<Self> {
+        check_cpy(self.layout(), to.layout(), self.base() == to.base())?;
+        // SAFETY: both tensors are alive, and the check mirrors ggml_cpy's assertion.
+        self.make("cpy", |context| unsafe {
+            sys::ggml_cpy(context, self.as_ptr(), to.as_ptr())
+        })
+    }
+}
+
+/// Mirrors `ggml_cpy`, and keeps threads from writing what others read or write.
+#[track_caller]
+fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Result<()> {
+    let refusal = Refusal {
+        op: "cpy",
+        operands: &[("a", a), ("to", to)],
+    };
+    if a.elements() != to.elements() {
+        return Err(refusal.shape("both must have the same number of elements"));
+    }
+    if same_memory {
+        return Err(refusal.layout("both are views of one tensor: call cont() on the source first"));
+    }
+    if to.may_overlap_itself() {
+        return Err(refusal.layout("elements of the destination share memory"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::error::Error;
+    use crate::graph::ops::testing::layout;
+
+    #[test]
+    fn copies_need_as_many_elements_and_separate_memory() {
+        let (a, to) = (layout(DType::F32, &[4, 2]), layout(DType::F16, &[8]));
+        check_cpy(a, to, false).unwrap();
+        assert!(matches!(
+            check_cpy(a, layout(DType::F16, &[9]), false),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(check_cpy(a, to, true), Err(Error::Layout(_))));
+        let folded = Layout {
+            nb: [4, 4, 16, 16],
+            ..a
+        };
+        assert!(matches!(check_cpy(a, folded, false), Err(Error::Layout(_))));
+    }
+}

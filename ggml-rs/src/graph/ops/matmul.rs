@@ -1,0 +1,273 @@
+//! Products of matrices, and the precision with which they read their operands.
+
+use ggml_sys as sys;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Tensor, node};
+use crate::guard;
+use crate::layout::{Layout, Refusal};
+
+/// The least precision to which an op may convert an operand's values.
+///
+/// This is ggml's source precision, not that of the accumulator.
+#[doc(alias = "ggml_prec")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Precision {
+    /// Left to the op. For OUT_PROD: f32.
+    Undefined,
+    /// f32.
+    F32,
+    /// bf16.
+    Bf16,
+    /// f16.
+    F16,
+    /// 8-bit blocks.
+    Q8,
+    /// 4-bit blocks.
+    Q4,
+}
+
+impl Precision {
+    fn raw(self) -> sys::ggml_prec {
+        match self {
+            Self::Undefined => sys::GGML_PREC_UNDEFINED,
+            Self::F32 => sys::GGML_PREC_F32,
+            Self::Bf16 => sys::GGML_PREC_BF16,
+            Self::F16 => sys::GGML_PREC_F16,
+            Self::Q8 => sys::GGML_PREC_Q8,
+            Self::Q4 => sys::GGML_PREC_Q4,
+        }
+    }
+}
+
+/// How Metal's OUT_PROD holds its operands in threadgroup memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Staging {
+    /// As f32.
+    #[default]
+    Float,
+    /// As f16, for measurement only: the gradients of training overflow it.
+    Half,
+}
+
+impl Staging {
+    fn precision(self) -> Precision {
+        match self {
+            Self::Float => Precision::F32,
+            Self::Half => Precision::F16,
+        }
+    }
+}
+
+impl<'g> Tensor<'g> {
+    /// The outer product: `a` [m, k, ..] and `b` [n, k, ..] give [m, n, ..] of f32, the sum over k of
+    /// `a[i, k] * b[j, k]`. `a` is repeated over `ne[2]` and `ne[3]` of `b`.
+    ///
+    /// This is the whole backward of [`Tensor::mul_mat`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) unless `ne[1]` agree and `ne[2]`, `ne[3]` of `b` are multiples of those of `a`;
+    /// [`Error::Layout`](crate::Error::Layout) for a transposed `a`; [`Error::DType`](crate::Error::DType) for operands that are not numbers to multiply.
+    #[doc(alias = "ggml_out_prod")]
+    #[track_caller]
+    pub fn out_prod(self, b: Tensor<'g>) -> Result<Self> {
+        check_out_prod(self.layout(), b.layout())?;
+        // SAFETY: both tensors are alive, and the check mirrors ggml_out_prod's assertions.
+        self.make("out_prod", |context| unsafe {
+            sys::ggml_out_prod(context, self.as_ptr(), b.as_ptr())
+        })
+    }
+
+    /// The matrix product: `a` [k, m, ..] and `b` [k, n, ..] give [m, n, ..] of f32, the sum over k of
+    /// `a[k, i] * b[k, j]`. `a` is repeated over `ne[2]` and `ne[3]` of `b`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) unless `ne[0]` agree and `ne[2]`, `ne[3]` of `b` are multiples of those of `a`;
+    /// [`Error::Layout`](crate::Error::Layout) for a transposed `a`; [`Error::DType`](crate::Error::DType) for operands that are not numbers to multiply.
+    #[doc(alias = "ggml_mul_mat")]
+    #[track_caller]
+    pub fn mul_mat(self, b: Tensor<'g>) -> Result<Self> {
+        check_mul_mat(self.layout(), b.layout())?;
+        // SAFETY: both tensors are alive, and the check mirrors ggml_mul_mat's assertions.
+        self.make("mul_mat", |context| unsafe {
+            sys::ggml_mul_mat(context, self.as_ptr(), b.as_ptr())
+        })
+    }
+
+    /// Sets the least precision to which this node may convert its operand `source` (0 is `a`, 1 is `b`).
+    ///
+    /// MUL_MAT takes `source` 1 with any precision; OUT_PROD takes both, with f32 or f16.
+    ///
+    /// # Errors
+    /// [`Error::Param`](crate::Error::Param) for a node or an operand that has no such setting.
+    #[doc(alias = "ggml_prec_set_src")]
+    #[track_caller]
+    pub fn set_src_precision(self, precision: Precision, source: usize) -> Result<Self> {
+        let refuse = || {
+            let refusal = Refusal {
+                op: "set_src_precision",
+                operands: &[("node", self.layout())],
+            };
+            refusal.param(format!(
+                "this node does not take {precision:?} for operand {source}"
+            ))
+        };
+        // Two operands are the most that any op with this setting has; ggml asserts on its own bound.
+        let source = i32::try_from(source)
+            .ok()
+            .filter(|&source| source < 2)
+            .ok_or_else(refuse)?;
+        // SAFETY: the tensor is alive; ggml only writes the node's parameters.
+        let accepted = guard::call("set_src_precision", || unsafe {
+            sys::ggml_prec_set_src(self.as_ptr(), precision.raw(), source)
+        })?;
+        if accepted { Ok(self) } else { Err(refuse()) }
+    }
+
+    /// Sets how Metal's OUT_PROD stages both of its operands.
+    ///
+    /// It has no effect on other devices, nor where Metal's tensor API runs: see
+    /// [`Device::tensor_api`](crate::Device::tensor_api).
+    ///
+    /// # Errors
+    /// [`Error::Param`](crate::Error::Param) when this node is not an OUT_PROD.
+    #[track_caller]
+    pub fn set_staging(self, staging: Staging) -> Result<Self> {
+        // SAFETY: the builder's tensors are alive.
+        if unsafe { node::op(self.ptr()) } != Some(node::Op::OutProd) {
+            let refusal = Refusal {
+                op: "set_staging",
+                operands: &[("node", self.layout())],
+            };
+            return Err(refusal.param("only an out_prod has a staging"));
+        }
+        self.set_src_precision(staging.precision(), 0)?
+            .set_src_precision(staging.precision(), 1)
+    }
+}
+
+/// Mirrors `ggml_out_prod` and `ggml_can_out_prod`.
+#[track_caller]
+fn check_out_prod(a: Layout, b: Layout) -> Result<()> {
+    let refusal = Refusal {
+        op: "out_prod",
+        operands: &[("a", a), ("b", b)],
+    };
+    if a.ne[1] != b.ne[1] {
+        return Err(refusal.shape("ne[1], the dimension summed over, must be the same in both"));
+    }
+    check_product(&refusal, a, b, [a.ne[0], b.ne[0], b.ne[2], b.ne[3]])
+}
+
+/// Mirrors `ggml_mul_mat` and `ggml_can_mul_mat`.
+#[track_caller]
+fn check_mul_mat(a: Layout, b: Layout) -> Result<()> {
+    let refusal = Refusal {
+        op: "mul_mat",
+        operands: &[("a", a), ("b", b)],
+    };
+    if a.ne[0] != b.ne[0] {
+        return Err(refusal.shape("ne[0], the dimension summed over, must be the same in both"));
+    }
+    check_product(&refusal, a, b, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])
+}
+
+/// What both products ask for.
+#[track_caller]
+fn check_product(refusal: &Refusal<'_>, a: Layout, b: Layout, result: [usize; 4]) -> Result<()> {
+    if !b.ne[2].is_multiple_of(a.ne[2]) || !b.ne[3].is_multiple_of(a.ne[3]) {
+        return Err(refusal.shape("ne[2] and ne[3] of b must be multiples of those of a"));
+    }
+    if a.is_transposed() {
+        return Err(refusal.layout("a must not be transposed: call cont() on it first"));
+    }
+    let multiplies = |dtype: DType| dtype.is_float() || dtype.is_quantized();
+    if !multiplies(a.dtype) || !multiplies(b.dtype) {
+        return Err(refusal.dtype("operands must be of a floating-point or quantized type"));
+    }
+    refusal.check_result(DType::F32, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::graph::ops::testing::{layout, transposed};
+
+    #[test]
+    fn matching_shapes_pass() {
+        check_out_prod(layout(DType::Q4_K, &[256, 7]), layout(DType::F32, &[5, 7])).unwrap();
+        check_out_prod(
+            layout(DType::F32, &[8, 7, 2, 3]),
+            layout(DType::F32, &[5, 7, 4, 3]),
+        )
+        .unwrap();
+        check_out_prod(
+            layout(DType::F32, &[8, 7]),
+            transposed(layout(DType::F32, &[7, 5])),
+        )
+        .unwrap();
+        check_mul_mat(layout(DType::F16, &[8, 7]), layout(DType::F32, &[8, 5])).unwrap();
+    }
+
+    #[test]
+    fn errors_name_op_operands_and_shapes() {
+        let error =
+            check_out_prod(layout(DType::F32, &[256, 7]), layout(DType::F32, &[5, 8])).unwrap_err();
+        let text = error.to_string();
+        for part in [
+            "out_prod",
+            "a: f32 [256, 7, 1, 1]",
+            "b: f32 [5, 8, 1, 1]",
+            "ne[1]",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn broadcast_must_be_whole() {
+        let (a, b) = (
+            layout(DType::F32, &[8, 7, 2]),
+            layout(DType::F32, &[5, 7, 3]),
+        );
+        assert!(matches!(check_out_prod(a, b), Err(Error::Shape(_))));
+        let (a, b) = (
+            layout(DType::F32, &[8, 7, 1, 4]),
+            layout(DType::F32, &[8, 5, 1, 2]),
+        );
+        assert!(matches!(check_mul_mat(a, b), Err(Error::Shape(_))));
+    }
+
+    #[test]
+    fn a_must_not_be_transposed() {
+        let a = transposed(layout(DType::F32, &[7, 256]));
+        assert!(matches!(
+            check_out_prod(a, layout(DType::F32, &[5, 7])),
+            Err(Error::Layout(_))
+        ));
+        let a = transposed(layout(DType::F32, &[7, 256]));
+        assert!(matches!(
+            check_mul_mat(a, layout(DType::F32, &[256, 5])),
+            Err(Error::Layout(_))
+        ));
+    }
+
+    #[test]
+    fn integers_are_not_multiplied() {
+        let error = check_mul_mat(layout(DType::I32, &[4, 4]), layout(DType::F32, &[4, 4]));
+        assert!(matches!(error, Err(Error::DType(_))));
+    }
+
+    #[test]
+    fn results_that_overflow_are_refused() {
+        let wide = layout(DType::F16, &[1 << 31, 1]);
+        let text = check_out_prod(wide, wide).unwrap_err().to_string();
+        assert!(
+            text.contains("out_prod") && text.contains("overflows"),
+            "{text}"
+        );
+    }
+}

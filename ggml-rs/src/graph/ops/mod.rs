@@ -1,0 +1,30 @@
+//! The ops, by family. Each has one check that mirrors the assertions of its ggml function, so that ggml
+//! is only called with operands it accepts; the checks work on layouts and are tested without ggml.
+
+mod arithmetic;
+mod copy;
+mod matmul;
+mod reduce;
+mod unary;
+mod view;
+
+pub use matmul::{Precision, Staging};
+
+#[cfg(test)]
+mod testing {
+    use crate::dtype::DType;
+    use crate::layout::Layout;
+    use crate::shape::Shape;
+
+    /// The layout of a new tensor.
+    pub fn layout(dtype: DType, dims: &[usize]) -> Layout {
+        Layout::contiguous(dtype, Shape::new(dims).unwrap()).unwrap()
+    }
+
+    /// The same with its first two dimensions exchanged.
+    pub fn transposed(mut layout: Layout) -> Layout {
+        layout.ne.swap(0, 1);
+        layout.nb.swap(0, 1);
+        layout
+    }
+}

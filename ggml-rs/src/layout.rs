@@ -1,0 +1,283 @@
+//! How a tensor lies in memory: the facts that ggml's assertions are about, as plain values.
+//!
+//! Every check of this crate works on [`Layout`]s, so that it can be tested without ggml.
+
+use ggml_sys as sys;
+
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Operand, Result};
+use crate::shape::Shape;
+
+/// Data type, dimensions and strides in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub dtype: DType,
+    pub ne: [usize; 4],
+    pub nb: [usize; 4],
+}
+
+impl Layout {
+    /// The layout ggml gives a new tensor.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the shape does not fit the type's blocks or overflows.
+    #[track_caller]
+    pub fn contiguous(dtype: DType, shape: Shape) -> Result<Self> {
+        // Bounds every product below.
+        shape.bytes(dtype)?;
+        let ne = shape.ne();
+        let row = dtype.row_bytes(ne[0])?;
+        let nb = [dtype.block_bytes(), row, row * ne[1], row * ne[1] * ne[2]];
+        Ok(Self { dtype, ne, nb })
+    }
+
+    /// The layout of a tensor that ggml made.
+    ///
+    /// # Safety
+    /// `tensor` must point to a live tensor.
+    pub unsafe fn of(tensor: *const sys::ggml_tensor) -> Result<Self> {
+        // SAFETY: the caller vouches for the tensor.
+        let tensor = unsafe { &*tensor };
+        let dtype = DType::from_raw(tensor.type_).ok_or_else(|| Error::Internal {
+            step: "read a tensor's type",
+            message: format!("type {} is unknown", tensor.type_),
+        })?;
+        Ok(Self {
+            dtype,
+            ne: tensor.ne.map(|n| n as usize),
+            nb: tensor.nb,
+        })
+    }
+
+    /// The number of elements. Layouts come from checked shapes, so the product cannot overflow.
+    pub fn elements(&self) -> usize {
+        self.ne.iter().product()
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        Shape::from_checked(self.ne)
+    }
+
+    /// Bytes from the first element to the end of the last: `ggml_nbytes`.
+    pub fn extent(&self) -> Option<usize> {
+        let row = self.nb[0].checked_mul(self.ne[0] / self.dtype.block_len());
+        let row = if self.dtype.is_quantized() {
+            row?
+        } else {
+            self.nb[0]
+                .checked_mul(self.ne[0] - 1)?
+                .checked_add(self.dtype.block_bytes())?
+        };
+        (1..4).try_fold(row, |sum, i| {
+            self.nb[i].checked_mul(self.ne[i] - 1)?.checked_add(sum)
+        })
+    }
+
+    /// `ggml_is_contiguous`: elements lie one after the other (strides of dimensions of 1 do not matter).
+    pub fn is_contiguous(&self) -> bool {
+        let mut next = self.dtype.block_bytes();
+        if self.ne[0] != self.dtype.block_len() && self.nb[0] != next {
+            return false;
+        }
+        next *= self.ne[0] / self.dtype.block_len();
+        for i in 1..4 {
+            if self.ne[i] != 1 {
+                if self.nb[i] != next {
+                    return false;
+                }
+                next *= self.ne[i];
+            }
+        }
+        true
+    }
+
+    /// Blocks of a row lie one after the other, by stride alone. Stricter than `ggml_is_contiguous_rows`,
+    /// which lets rows of one block pass with any stride while the kernels assert on the stride.
+    pub fn has_packed_rows(&self) -> bool {
+        self.nb[0] == self.dtype.block_bytes()
+    }
+
+    /// `ggml_is_contiguous_rows`.
+    pub fn has_contiguous_rows(&self) -> bool {
+        self.ne[0] == self.dtype.block_len() || self.has_packed_rows()
+    }
+
+    /// `ggml_is_padded_1d`: packed rows at any distance, higher dimensions packed.
+    pub fn is_padded_1d(&self) -> bool {
+        self.has_packed_rows()
+            && self.nb[2] == self.nb[1] * self.ne[1]
+            && self.nb[3] == self.nb[2] * self.ne[2]
+    }
+
+    /// `ggml_is_transposed`.
+    pub fn is_transposed(&self) -> bool {
+        self.nb[0] > self.nb[1]
+    }
+
+    /// `ggml_can_repeat(self, to)`: whole copies of this shape fill the other.
+    pub fn can_repeat_to(&self, to: [usize; 4]) -> bool {
+        self.ne.iter().zip(to).all(|(&n, to)| to.is_multiple_of(n))
+    }
+
+    /// Whether two elements may share bytes: true unless, taken by growing stride, each dimension steps
+    /// over all of the smaller ones.
+    pub fn may_overlap_itself(&self) -> bool {
+        let blocks = [
+            self.ne[0] / self.dtype.block_len(),
+            self.ne[1],
+            self.ne[2],
+            self.ne[3],
+        ];
+        let mut dims: Vec<_> = self
+            .nb
+            .into_iter()
+            .zip(blocks)
+            .filter(|&(_, n)| n > 1)
+            .collect();
+        dims.sort_unstable();
+        let mut reach = self.dtype.block_bytes();
+        dims.into_iter().any(|(step, n)| {
+            let overlaps = step < reach;
+            reach = step.saturating_mul(n);
+            overlaps
+        })
+    }
+
+    /// This layout as an error shows it.
+    pub fn operand(&self, role: &'static str) -> Operand {
+        Operand {
+            role,
+            dtype: self.dtype,
+            ne: self.ne,
+            nb: self.nb,
+            contiguous: self.is_contiguous(),
+        }
+    }
+}
+
+/// Builds the errors of one op, with its operands.
+pub(crate) struct Refusal<'a> {
+    pub op: &'static str,
+    pub operands: &'a [(&'static str, Layout)],
+}
+
+impl Refusal<'_> {
+    #[track_caller]
+    fn because(&self, detail: impl Into<String>) -> Box<OpError> {
+        let operands = self
+            .operands
+            .iter()
+            .map(|(role, layout)| layout.operand(role))
+            .collect();
+        OpError::new(self.op, detail, operands)
+    }
+
+    #[track_caller]
+    pub fn shape(&self, detail: impl Into<String>) -> Error {
+        Error::Shape(self.because(detail))
+    }
+
+    #[track_caller]
+    pub fn dtype(&self, detail: impl Into<String>) -> Error {
+        Error::DType(self.because(detail))
+    }
+
+    #[track_caller]
+    pub fn layout(&self, detail: impl Into<String>) -> Error {
+        Error::Layout(self.because(detail))
+    }
+
+    #[track_caller]
+    pub fn param(&self, detail: impl Into<String>) -> Error {
+        Error::Param(self.because(detail))
+    }
+
+    /// Checks that ggml can hold a result of this type and shape.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when it overflows or its rows are not whole blocks.
+    #[track_caller]
+    pub fn check_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
+        match Shape::new(&ne).and_then(|shape| Layout::contiguous(dtype, shape)) {
+            Ok(_) => Ok(()),
+            Err(Error::Shape(why)) => Err(self.shape(format!("the result: {}", why.detail))),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(dtype: DType, dims: &[usize]) -> Layout {
+        Layout::contiguous(dtype, Shape::new(dims).unwrap()).unwrap()
+    }
+
+    fn transposed(mut layout: Layout) -> Layout {
+        layout.ne.swap(0, 1);
+        layout.nb.swap(0, 1);
+        layout
+    }
+
+    #[test]
+    fn a_new_tensor_is_contiguous() {
+        let q8 = layout(DType::Q8_0, &[64, 3, 2]);
+        assert_eq!(q8.nb, [34, 68, 204, 408]);
+        assert!(q8.is_contiguous() && q8.is_padded_1d() && q8.has_packed_rows());
+        assert_eq!(q8.extent(), Some(408));
+    }
+
+    #[test]
+    fn transposing_changes_strides_but_not_the_extent() {
+        let t = transposed(layout(DType::F32, &[5, 3]));
+        assert!(t.is_transposed() && !t.is_contiguous() && !t.has_packed_rows());
+        assert_eq!(t.extent(), Some(60));
+        assert!(transposed(layout(DType::F32, &[1, 3])).is_contiguous());
+    }
+
+    #[test]
+    fn overlap_is_seen_from_strides() {
+        let plain = layout(DType::F32, &[4, 3]);
+        assert!(!plain.may_overlap_itself() && !transposed(plain).may_overlap_itself());
+        assert!(
+            Layout {
+                nb: [4, 8, 48, 48],
+                ..plain
+            }
+            .may_overlap_itself()
+        );
+        assert!(
+            Layout {
+                nb: [4, 0, 48, 48],
+                ..plain
+            }
+            .may_overlap_itself()
+        );
+        // A dimension of 1 never moves.
+        assert!(
+            !Layout {
+                nb: [4, 16, 0, 0],
+                ..plain
+            }
+            .may_overlap_itself()
+        );
+    }
+
+    #[test]
+    fn repeats_are_whole_copies() {
+        let row = layout(DType::F32, &[4, 1]);
+        assert!(row.can_repeat_to([8, 5, 1, 1]));
+        assert!(!row.can_repeat_to([6, 5, 1, 1]));
+    }
+
+    #[test]
+    fn extents_that_overflow_are_none() {
+        let wide = Layout {
+            nb: [4, usize::MAX / 2, 0, 0],
+            ..layout(DType::F32, &[2, 4])
+        };
+        assert_eq!(wide.extent(), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Which nodes a device runs, decided before it is asked to.
+//!
+//! A device's own `supports_op` is not enough: the CPU backend's answers yes to nearly everything and its
+//! kernels assert afterwards, on threads where an assertion cannot be caught. Our tables hold what the
+//! kernels of ggml 0.26.0 really take; a node must pass its device's table and `supports_op`.
+
+mod cpu;
+mod metal;
+
+use std::ptr::NonNull;
+
+use ggml_sys as sys;
+
+use crate::device::{Device, DeviceKind};
+use crate::error::Unsupported;
+use crate::graph::node::{self, Node};
+
+/// The reason why a node is refused.
+type Verdict = std::result::Result<(), String>;
+
+/// Why `device` does not run `tensor`; `None` if it does.
+///
+/// # Safety
+/// `tensor` and its operands must be alive.
+pub(crate) unsafe fn check(
+    device: Device,
+    tensor: NonNull<sys::ggml_tensor>,
+) -> Option<Unsupported> {
+    // SAFETY: the caller vouches for the tensor.
+    let (node, op, name) = unsafe { (Node::of(tensor), node::op_name(tensor), node::name(tensor)) };
+    let (verdict, operands) = match node {
+        Err(unknown) => (Err(unknown.to_string()), Vec::new()),
+        Ok(None) => (
+            Err("this crate does not build the op".to_owned()),
+            Vec::new(),
+        ),
+        // SAFETY: the device lives as long as the process, the caller vouches for the tensor.
+        Ok(Some(node)) => (
+            table(device, &node).and_then(|()| unsafe { ask(device, tensor) }),
+            node.operands(),
+        ),
+    };
+    let device = device.name().to_owned();
+    verdict.err().map(|reason| Unsupported {
+        device,
+        op,
+        node: name,
+        operands,
+        reason,
+    })
+}
+
+fn table(device: Device, node: &Node) -> Verdict {
+    if device.is_metal() {
+        metal::check(node)
+    } else if device.kind() == DeviceKind::Cpu {
+        cpu::check(node)
+    } else {
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `tensor` and its operands must be alive.
+unsafe fn ask(device: Device, tensor: NonNull<sys::ggml_tensor>) -> Verdict {
+    // SAFETY: the device lives as long as the process, the caller vouches for the tensor.
+    if unsafe { sys::ggml_backend_dev_supports_op(device.as_ptr(), tensor.as_ptr()) } {
+        Ok(())
+    } else {
+        Err("the device's supports_op refuses it".to_owned())
+    }
+}
+
+/// Fails with `reason` unless `holds`.
+fn require(holds: bool, reason: impl Into<String>) -> Verdict {
+    if holds { Ok(()) } else { Err(reason.into()) }
+}

@@ -1,0 +1,104 @@
+//! What the tests share: reproducible data, and running a graph of two inputs on the CPU.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use ggml_rs::{Builder, DType, Device, Graph, Placement, Plan, PlanOptions, Result, Shape, Tensor};
+
+/// Values in [-1, 1) that depend on `seed` alone.
+pub fn values(len: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    (0..len).map(|_| random.unit() * 2.0 - 1.0).collect()
+}
+
+/// SplitMix64: a few lines, and the same numbers everywhere.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    pub fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 24) as f32
+    }
+
+    /// Below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// An operand: its type, its shape and the values it is made from.
+pub struct Operand {
+    pub dtype: DType,
+    pub shape: Shape,
+    pub values: Vec<f32>,
+}
+
+impl Operand {
+    pub fn new(dtype: DType, dims: &[usize], seed: u64) -> Self {
+        let shape = Shape::new(dims).unwrap();
+        Self {
+            dtype,
+            shape,
+            values: values(shape.elements(), seed),
+        }
+    }
+
+    /// The values as the device sees them: rounded to the operand's type.
+    pub fn rounded(&self) -> Vec<f32> {
+        use ggml_rs::quantize::{dequantize, quantize};
+        let bytes = quantize(self.dtype, &self.values, self.shape.ne()[0]).unwrap();
+        dequantize(self.dtype, &bytes).unwrap()
+    }
+}
+
+/// Both placements, so that every test runs with operands in one buffer and in buffers of their own.
+pub const PLACEMENTS: [Placement; 2] = [
+    Placement::Pooled,
+    Placement::Separate {
+        sentinel_bytes: 4096,
+    },
+];
+
+/// Runs a graph of some inputs and one output on the CPU.
+pub fn run_on_cpu(
+    inputs: &[&Operand],
+    placement: Placement,
+    build: impl for<'g> FnOnce(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
+) -> Result<Vec<f32>> {
+    let (graph, (tokens, y)) = Graph::build(|g| {
+        let mut tensors = Vec::new();
+        let mut tokens = Vec::new();
+        for (i, input) in inputs.iter().enumerate() {
+            let (tensor, token) = g.input(&format!("input {i}"), input.dtype, input.shape)?;
+            tensors.push(tensor);
+            tokens.push(token);
+        }
+        let y = g.output("y", build(g, &tensors)?)?;
+        Ok((tokens, y))
+    })?;
+    let mut backend = Device::cpu()?.open()?;
+    let mut plan = Plan::new(graph, &backend, PlanOptions { placement })?;
+    for (token, input) in tokens.iter().zip(inputs) {
+        plan.set_f32(token, &input.values)?;
+    }
+    plan.run(&mut backend)?;
+    if matches!(placement, Placement::Separate { .. }) {
+        plan.check_sentinels()?;
+    }
+    plan.read_f32(&y)
+}

@@ -1,0 +1,155 @@
+//! Random graphs on the CPU backend: whatever ops, types, shapes and layouts come together, the answer is a
+//! result or an error. An assertion of ggml would end this process, which fails the test; a write past a
+//! tensor changes its sentinel.
+
+mod common;
+
+use common::Random;
+use ggml_rs::{
+    Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions, Result,
+    Tensor,
+};
+
+const DTYPES: [DType; 14] = {
+    use DType::*;
+    [
+        F32, F32, F32, F16, BF16, I32, I16, F64, Q8_0, Q4_0, Q4_K, Q8_1, IQ4_NL, Q8_K,
+    ]
+};
+const DIMS: [usize; 8] = [1, 1, 2, 3, 4, 32, 64, 256];
+
+fn shape(random: &mut Random) -> [usize; 4] {
+    std::array::from_fn(|i| {
+        if i < 2 || random.below(4) == 0 {
+            random.pick(&DIMS[..8 - 2 * i])
+        } else {
+            1
+        }
+    })
+}
+
+/// One op on random operands; most are refused, and that is the point.
+fn step<'g>(g: Builder<'g>, x: &[Tensor<'g>], random: &mut Random) -> Result<Tensor<'g>> {
+    let (a, b) = (random.pick(x), random.pick(x));
+    let [n0, n1, n2, n3] = a.shape().ne();
+    match random.below(17) {
+        0 => a.out_prod(b),
+        1 => a.mul_mat(b),
+        2 => a.transpose(),
+        3 => a.permute(random.pick(&[
+            [0, 2, 1, 3],
+            [1, 0, 2, 3],
+            [3, 2, 1, 0],
+            [0, 1, 3, 2],
+            [0, 0, 1, 2],
+        ])),
+        4 => {
+            a.reshape(random.pick(&[[n1, n0, n2, n3], [n0 * n1, 1, n2, n3], [n0, n1 * n2, 1, n3]]))
+        }
+        5 => a.view(
+            [n0.div_ceil(2), n1, 1, 1],
+            [a.strides()[1], a.strides()[2], a.strides()[3]],
+            0,
+        ),
+        6 => a.view(
+            shape(random),
+            std::array::from_fn(|_| random.below(600)),
+            random.below(64),
+        ),
+        7 => a.cont(),
+        8 => a.cpy(b),
+        9 => a.cpy(g.empty("", random.pick(&DTYPES), [n0, n1, n2, n3])?),
+        10 => a.add(b),
+        11 => a.sub(b),
+        12 => a.mul(b),
+        13 => a.div(b),
+        14 => a.scale(0.5),
+        15 => {
+            if random.below(2) == 0 {
+                a.relu()
+            } else {
+                a.sum()
+            }
+        }
+        _ => a.repeat(random.pick(&[
+            [n0 * 2, n1, n2, n3],
+            [n0, n1 * 3, n2, 2 * n3],
+            [n0 + 1, n1, n2, n3],
+        ])),
+    }
+}
+
+fn build(random: &mut Random) -> Result<(Graph, (Vec<Input>, Output))> {
+    Graph::build(|g| {
+        let (mut x, mut inputs) = (Vec::new(), Vec::new());
+        while x.len() < 3 {
+            if let Ok((tensor, input)) = g.input("in", random.pick(&DTYPES), shape(random)) {
+                x.push(tensor);
+                inputs.push(input);
+            }
+        }
+        for _ in 0..12 {
+            match step(g, &x, random) {
+                Ok(tensor) => x.push(tensor),
+                Err(error @ Error::Internal { .. }) => panic!("a check is missing: {error}"),
+                Err(_) => {}
+            }
+        }
+        let last = x[x.len() - 1];
+        Ok((
+            inputs,
+            g.output(
+                "y",
+                if last.is_contiguous() {
+                    last
+                } else {
+                    last.cont()?
+                },
+            )?,
+        ))
+    })
+}
+
+#[test]
+fn random_graphs_run_or_are_refused() {
+    let device = Device::cpu().unwrap();
+    let mut backend = device.open().unwrap();
+    let (mut ran, mut refused) = (0, 0);
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let (graph, (inputs, output)) =
+            build(&mut random).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let placement = random.pick(&[
+            Placement::Pooled,
+            Placement::Separate {
+                sentinel_bytes: 512,
+            },
+        ]);
+        let mut plan = match Plan::new(graph, &backend, PlanOptions { placement }) {
+            Ok(plan) => plan,
+            Err(Error::Unsupported(_)) => {
+                refused += 1;
+                continue;
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        for input in &inputs {
+            // Zero bytes are a valid value of every type.
+            plan.set_bytes(input, &vec![0; input.shape().bytes(input.dtype()).unwrap()])
+                .unwrap();
+        }
+        plan.run(&mut backend)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        plan.read_bytes(&output).unwrap();
+        if matches!(placement, Placement::Separate { .. }) {
+            plan.check_sentinels()
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        ran += 1;
+    }
+    println!("{ran} graphs ran, {refused} were refused");
+    assert!(
+        ran > 300 && refused > 300,
+        "{ran} ran, {refused} refused: the mix shows too little"
+    );
+}

@@ -1,0 +1,115 @@
+//! The simulated Metal device through the safe API. What the kernels compute is backend-ops' subject; here it
+//! is that the device is found, named for what it is, traced, and kept apart from real ones.
+#![cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+
+mod common;
+
+use common::Operand;
+use ggml_rs::DType::{F16, F32, I32, Q4_K, Q8_0};
+use ggml_rs::check::compare;
+use ggml_rs::check::reference::{self, Values};
+use ggml_rs::trace::Dispatch;
+use ggml_rs::{Device, Graph, Placement, Plan, PlanOptions, Staging};
+
+/// Runs OUT_PROD with every operand in a buffer of its own.
+fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispatch>) {
+    let (graph, (a_in, b_in, y)) = Graph::build(|g| {
+        let (left, a_in) = g.input("a", a.dtype, a.shape)?;
+        let (right, b_in) = g.input("b", b.dtype, b.shape)?;
+        let y = g.output("y", left.out_prod(right)?.set_staging(staging)?)?;
+        Ok((a_in, b_in, y))
+    })
+    .unwrap();
+    let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
+    let placement = Placement::Separate {
+        sentinel_bytes: 4096,
+    };
+    let mut plan = Plan::new(graph, &backend, PlanOptions { placement }).unwrap();
+    plan.set_f32(&a_in, &a.values).unwrap();
+    plan.set_f32(&b_in, &b.values).unwrap();
+    let dispatches = plan.run_traced(&mut backend).unwrap();
+    plan.check_sentinels().unwrap();
+    (plan.read_f32(&y).unwrap(), dispatches)
+}
+
+fn products(dispatches: &[Dispatch]) -> Vec<&Dispatch> {
+    dispatches
+        .iter()
+        .filter(|dispatch| dispatch.pipeline.starts_with("kernel_mul_mm"))
+        .collect()
+}
+
+#[test]
+fn the_device_says_that_it_is_simulated_and_is_never_the_best() {
+    let device = Device::by_name("MTL0").unwrap();
+    assert!(device.is_metal() && device.is_simulated());
+    assert!(device.description().contains("simulated"));
+    assert!(!Device::best().unwrap().is_simulated());
+    assert_eq!(device.tensor_api(), Some(false));
+}
+
+#[test]
+fn out_prod_is_right_and_its_product_is_staged_as_asked() {
+    for dtype in [F32, F16, Q8_0, Q4_K] {
+        let (a, b) = (
+            Operand::new(dtype, &[256, 33], 1),
+            Operand::new(F32, &[17, 33], 2),
+        );
+        let left = a.rounded();
+        let expected = reference::out_prod(
+            Values::contiguous(&left, a.shape.ne()).unwrap(),
+            Values::contiguous(&b.values, b.shape.ne()).unwrap(),
+        )
+        .unwrap();
+
+        let (got, dispatches) = out_prod(&a, &b, Staging::Float);
+        let found = compare(&expected, &got).unwrap();
+        assert!(found.within(1e-10), "{dtype}: {found:?}");
+        let products = products(&dispatches);
+        assert!(!products.is_empty(), "{dispatches:?}");
+        for product in products {
+            assert!(
+                product.pipeline.starts_with("kernel_mul_mm_f32_f32_fp32"),
+                "{product:?}"
+            );
+            assert_eq!(product.threadgroup_bytes, 12288, "{product:?}");
+        }
+    }
+}
+
+#[test]
+fn half_staging_runs_another_pipeline_and_rounds() {
+    let (a, b) = (
+        Operand::new(F32, &[64, 64], 1),
+        Operand::new(F32, &[64, 64], 2),
+    );
+    let expected = reference::out_prod(
+        Values::contiguous(&a.values, a.shape.ne()).unwrap(),
+        Values::contiguous(&b.values, b.shape.ne()).unwrap(),
+    )
+    .unwrap();
+    let (got, dispatches) = out_prod(&a, &b, Staging::Half);
+    assert!(
+        products(&dispatches)
+            .iter()
+            .all(|product| !product.pipeline.contains("_fp32")),
+        "{dispatches:?}"
+    );
+    let nmse = compare(&expected, &got).unwrap().nmse;
+    assert!(nmse > 1e-10 && nmse < 1e-6, "{nmse}");
+}
+
+#[test]
+fn what_no_kernel_takes_is_refused() {
+    let (graph, _) = Graph::build(|g| {
+        let (a, _) = g.input("a", F16, [8])?;
+        let (b, _) = g.input("b", I32, [8])?;
+        g.output("half sum", a.sum()?)?;
+        g.output("copy", b.cpy(g.empty("c", F16, [8])?)?)
+    })
+    .unwrap();
+    let refused = Device::by_name("MTL0").unwrap().unsupported(&graph);
+    let ops: Vec<_> = refused.iter().map(|node| node.op.as_str()).collect();
+    assert_eq!(ops, ["SUM", "CPY"]);
+    assert!(refused[0].reason.contains("f32 only"), "{:?}", refused[0]);
+}
