@@ -4,8 +4,8 @@
 
 namespace {
 
-// ggml's alignment of tensors in Metal buffers. A buffer's size is a multiple of it unless ggml was asked for an odd one,
-// so the guard page begins where the buffer ends.
+// ggml's alignment of tensors in Metal buffers. A buffer's size is a multiple of it unless ggml was asked for an odd
+// one, so the guard page begins where the buffer ends.
 constexpr size_t buffer_alignment = 32;
 
 }  // namespace

@@ -18,7 +18,7 @@ struct device_memory {
 
 struct ggml_metal_buffer {
     metal_sim::device_memory memory;
-    bool                     is_shared = false;  // the host may dereference tensor->data
+    bool                     is_shared = false;    // the host may dereference tensor->data
     char *                   base      = nullptr;  // where ggml places tensors: memory.data, or a virtual address
 
     metal_sim::guarded_memory                 pages;  // of a buffer that owns its memory

@@ -81,17 +81,20 @@ void ggml_metal_synchronize(ggml_metal_t ctx) {
     GGML_UNUSED(ctx);
 }
 
-void ggml_metal_set_tensor_async(ggml_metal_t ctx, ggml_tensor * tensor, const void * data, size_t offset, size_t size) {
+void ggml_metal_set_tensor_async(ggml_metal_t ctx, ggml_tensor * tensor, const void * data, size_t offset,
+                                 size_t size) {
     GGML_UNUSED(ctx);
     ggml_metal_buffer_set_tensor(buffer_of(tensor), tensor, data, offset, size);
 }
 
-void ggml_metal_get_tensor_async(ggml_metal_t ctx, const ggml_tensor * tensor, void * data, size_t offset, size_t size) {
+void ggml_metal_get_tensor_async(ggml_metal_t ctx, const ggml_tensor * tensor, void * data, size_t offset,
+                                 size_t size) {
     GGML_UNUSED(ctx);
     ggml_metal_buffer_get_tensor(buffer_of(tensor), tensor, data, offset, size);
 }
 
-bool ggml_metal_cpy_tensor_async(ggml_metal_t ctx_src, ggml_metal_t ctx_dst, const ggml_tensor * src, ggml_tensor * dst) {
+bool ggml_metal_cpy_tensor_async(ggml_metal_t ctx_src, ggml_metal_t ctx_dst, const ggml_tensor * src,
+                                 ggml_tensor * dst) {
     GGML_UNUSED(ctx_src);
     GGML_UNUSED(ctx_dst);
     std::memmove(buffer_of(dst)->at(dst, 0), buffer_of(src)->at(src, 0), ggml_nbytes(src));
@@ -109,8 +112,8 @@ ggml_status ggml_metal_graph_compute(ggml_metal_t ctx, ggml_cgraph * gf) {
     }
 
     metal_sim::command_buffer commands;
-    ggml_metal_op_t           ops = ggml_metal_op_init(ctx->dev, &commands, gf, ctx->dev->finfo, 0, gf->n_nodes,
-                                                       ctx->use_concurrency, false, ctx->debug_graph);
+    ggml_metal_op_t           ops    = ggml_metal_op_init(ctx->dev, &commands, gf, ctx->dev->finfo, 0, gf->n_nodes,
+                                                          ctx->use_concurrency, false, ctx->debug_graph);
     const ggml_status         status = encode_all(*ctx, ops, commands);
     ggml_metal_op_free(ops);
 

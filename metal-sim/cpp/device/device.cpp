@@ -12,7 +12,8 @@
 
 namespace {
 
-// Which GPU's tuning tables ggml takes. It decides which kernels run, and nothing else: no figure of that GPU is modelled.
+// Which GPU's tuning tables ggml takes. It decides which kernels run, and nothing else: no figure of that GPU is
+// modelled.
 const char * gpu_name() {
     const char * name = std::getenv("METAL_SIM_GPU");
     return name != nullptr ? name : "Apple M2 Pro";
@@ -97,7 +98,7 @@ ggml_metal_device_t ggml_metal_device_init(int device, int n_devices) {
 
     const char * debug = std::getenv("GGML_METAL_FUSION_DEBUG");
     dev->finfo         = ggml_metal_fusion_info_init(std::getenv("GGML_METAL_FUSION_DISABLE") == nullptr,
-                                                     debug != nullptr ? std::atoi(debug) : 0);
+                                             debug != nullptr ? std::atoi(debug) : 0);
     dev->library       = ggml_metal_library_init(dev);
 
     GGML_LOG_INFO("%s: GPU name:   %s (%s)\n", __func__, dev->props.name, dev->props.desc);

@@ -11,9 +11,9 @@
 
 // As in Metal, what is set stays set for later dispatches of the same encoder.
 struct ggml_metal_encoder {
-    metal_sim::command_buffer *   commands = nullptr;
-    const metal_sim::pipeline *   pipeline = nullptr;
-    metal_sim::compute_dispatch   arguments;
+    metal_sim::command_buffer * commands = nullptr;
+    const metal_sim::pipeline * pipeline = nullptr;
+    metal_sim::compute_dispatch arguments;
 
     // Contents of set_bytes, by index.
     std::array<std::vector<unsigned char>, metal_sim::max_buffer_bindings> bytes;
@@ -85,8 +85,8 @@ void ggml_metal_encoder_set_buffer(ggml_metal_encoder_t encoder, ggml_metal_buff
     }
     const auto & memory = *static_cast<const metal_sim::device_memory *>(buffer.metal);
     if (buffer.offs > memory.size) {
-        encoder->fail(metal_sim::fault().set("buffer %d: offset %zu lies beyond its %zu bytes", idx, buffer.offs,
-                                             memory.size));
+        encoder->fail(
+            metal_sim::fault().set("buffer %d: offset %zu lies beyond its %zu bytes", idx, buffer.offs, memory.size));
         return;
     }
     encoder->arguments.buffers[idx] = memory.data + buffer.offs;

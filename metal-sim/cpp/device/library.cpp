@@ -57,7 +57,8 @@ ggml_metal_library_t ggml_metal_library_init_from_source(ggml_metal_device_t dev
     GGML_UNUSED(dev);
     GGML_UNUSED(source);
     GGML_UNUSED(verbose);
-    GGML_LOG_ERROR("%s: the simulated device has no Metal compiler; its kernels are translated at build time\n", __func__);
+    GGML_LOG_ERROR("%s: the simulated device has no Metal compiler; its kernels are translated at build time\n",
+                   __func__);
     return nullptr;
 }
 

@@ -9,8 +9,8 @@
 namespace metal_sim {
 
 struct compute_dispatch {
-    void *   buffers[max_buffer_bindings]                       = {};
-    uint32_t nil_buffers                                        = 0;  // bit n: buffer n was bound, to nothing
+    void *   buffers[max_buffer_bindings]                        = {};
+    uint32_t nil_buffers                                         = 0;  // bit n: buffer n was bound, to nothing
     size_t   threadgroup_memory[max_threadgroup_memory_bindings] = {};
     extent3  threadgroups;  // in the grid
     extent3  threads;       // in a threadgroup

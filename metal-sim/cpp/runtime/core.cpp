@@ -53,8 +53,8 @@ void fail_lane(const char * what, source_position at) {
     l.group->runner->fail(l, what, at);
 }
 
-unsigned char * declare_threadgroup_array(const void * tag, size_t size, const char * name) {
-    return current_lane->group->runner->declare_array(tag, size, name);
+unsigned char * declare_threadgroup_array(const void * tag, size_t size, const char * name, source_position at) {
+    return current_lane->group->runner->declare_array(tag, size, name, at);
 }
 
 void core::suspend(lane & l) {
@@ -70,13 +70,13 @@ void core::fail(lane & l, const char * what, source_position at) {
     }
 }
 
-unsigned char * core::declare_array(const void * tag, size_t size, const char * name) {
+unsigned char * core::declare_array(const void * tag, size_t size, const char * name, source_position at) {
     unsigned char * const data = memory_.declare(tag, size, name);
     if (data == nullptr) {
         char what[256];
-        std::snprintf(what, sizeof(what), "no room for %s: %zu bytes of threadgroup memory in use, %zu more asked", name,
-                      memory_.bytes(), size);
-        fail(*current_lane, what, {});
+        std::snprintf(what, sizeof(what), "no room for %s: %zu bytes of threadgroup memory in use, %zu more asked",
+                      name, memory_.bytes(), size);
+        fail(*current_lane, what, at);
     }
     return data;
 }
@@ -106,8 +106,8 @@ void core::work(dispatch_in_progress & d) noexcept {
 }
 
 counters core::take_counters() {
-    counters taken       = counters_;
-    taken.simdgroup_fmas = group_.simdgroup_fmas;
+    counters taken        = counters_;
+    taken.simdgroup_fmas  = group_.simdgroup_fmas;
     counters_             = {};
     group_.simdgroup_fmas = 0;
     return taken;
@@ -148,9 +148,9 @@ void core::shape_threadgroup(const extent3 & threads) {
 
     const bool reversed = settings_.order == lane_order::reversed;
     for (uint32_t s = 0; s < group_.simdgroup_count; ++s) {
-        simdgroup_order_[s]    = static_cast<uint16_t>(reversed ? group_.simdgroup_count - 1 - s : s);
-        const uint32_t first   = simdgroups_[s].first_lane;
-        const uint32_t count   = simdgroups_[s].lane_count;
+        simdgroup_order_[s]  = static_cast<uint16_t>(reversed ? group_.simdgroup_count - 1 - s : s);
+        const uint32_t first = simdgroups_[s].first_lane;
+        const uint32_t count = simdgroups_[s].lane_count;
         for (uint32_t i = 0; i < count; ++i) {
             lane_order_[first + i] = static_cast<uint16_t>(first + (reversed ? count - 1 - i : i));
         }
@@ -161,8 +161,8 @@ void core::shape_threadgroup(const extent3 & threads) {
 bool core::bind_memory(const compute_dispatch & arguments) {
     memory_.unbind_all();
     for (uint32_t i = 0; i < max_threadgroup_memory_bindings; ++i) {
-        const bool wanted = arguments.threadgroup_memory[i] > 0 ||
-                            (dispatch_->kernel.entry->threadgroup_memory_mask >> i & 1) != 0;
+        const bool wanted =
+            arguments.threadgroup_memory[i] > 0 || (dispatch_->kernel.entry->threadgroup_memory_mask >> i & 1) != 0;
         group_.memory[i] = wanted ? memory_.bind(i, arguments.threadgroup_memory[i]) : nullptr;
         if (wanted && group_.memory[i] == nullptr) {
             return false;
@@ -359,13 +359,15 @@ void core::report_divergence(const lane & waiting, const lane & other) {
     const auto &    where = waiting.waits_at.at;
     fault           f;
     if ((other.simdgroup->finished & other.bit()) != 0) {
-        f.set("%s: threadgroup (%u, %u, %u): lane %u waits at the threadgroup barrier of %s:%u, but lane %u has returned",
-              dispatch_->kernel.name, p.x, p.y, p.z, waiting.index_in_threadgroup, where.file, where.line,
-              other.index_in_threadgroup);
+        f.set(
+            "%s: threadgroup (%u, %u, %u): lane %u waits at the threadgroup barrier of %s:%u, but lane %u has returned",
+            dispatch_->kernel.name, p.x, p.y, p.z, waiting.index_in_threadgroup, where.file, where.line,
+            other.index_in_threadgroup);
     } else {
-        f.set("%s: threadgroup (%u, %u, %u): lane %u waits at the threadgroup barrier of %s:%u, lane %u at that of %s:%u",
-              dispatch_->kernel.name, p.x, p.y, p.z, waiting.index_in_threadgroup, where.file, where.line,
-              other.index_in_threadgroup, other.waits_at.at.file, other.waits_at.at.line);
+        f.set(
+            "%s: threadgroup (%u, %u, %u): lane %u waits at the threadgroup barrier of %s:%u, lane %u at that of %s:%u",
+            dispatch_->kernel.name, p.x, p.y, p.z, waiting.index_in_threadgroup, where.file, where.line,
+            other.index_in_threadgroup, other.waits_at.at.file, other.waits_at.at.line);
     }
     give_up(f);
 }

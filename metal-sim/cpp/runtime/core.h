@@ -24,7 +24,7 @@ namespace metal_sim {
 struct dispatch_in_progress {
     const kernel_entry &     kernel;
     const compute_dispatch & arguments;
-    std::atomic<uint64_t>    next{ 0 };          // threadgroup to run next
+    std::atomic<uint64_t>    next{ 0 };  // threadgroup to run next
     std::atomic<bool>        failed{ false };
 };
 
@@ -43,7 +43,7 @@ class core {
     // Called on a lane's stack.
     void              suspend(lane & l);
     [[noreturn]] void fail(lane & l, const char * what, source_position at);
-    unsigned char *   declare_array(const void * tag, size_t size, const char * name);
+    unsigned char *   declare_array(const void * tag, size_t size, const char * name, source_position at);
 
   private:
     bool begin_dispatch(dispatch_in_progress & d);
@@ -77,9 +77,9 @@ class core {
     fiber_pool             fibers_;
     counters               counters_;
 
-    extent3  shape_         = { 0, 0, 0 };  // the one that lanes_ and simdgroups_ are set up for
-    uint32_t lane_count_    = 0;
-    bool     failed_        = false;  // the running threadgroup
+    extent3  shape_      = { 0, 0, 0 };  // the one that lanes_ and simdgroups_ are set up for
+    uint32_t lane_count_ = 0;
+    bool     failed_     = false;  // the running threadgroup
 
     std::array<lane, max_threads_per_threadgroup>     lanes_;
     std::array<simdgroup_state, max_simdgroups>       simdgroups_;

@@ -165,8 +165,8 @@ class dispatcher {
         }
         const uint64_t threads = d.threads.volume();
         if (threads == 0 || threads > max_threads_per_threadgroup) {
-            report(fault().set("%s: (%u, %u, %u) threads in a threadgroup; 1 to %u are possible", kernel.name, d.threads.x,
-                               d.threads.y, d.threads.z, max_threads_per_threadgroup));
+            report(fault().set("%s: (%u, %u, %u) threads in a threadgroup; 1 to %u are possible", kernel.name,
+                               d.threads.x, d.threads.y, d.threads.z, max_threads_per_threadgroup));
             return false;
         }
         size_t memory = 0;

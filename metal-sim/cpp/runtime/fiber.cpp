@@ -30,8 +30,8 @@ struct saved_registers {
 
 }  // namespace
 
-// Only the registers that the System V ABI asks a callee to preserve: a call is a point where the compiler keeps nothing
-// else. About twenty instructions, against two system calls in swapcontext.
+// Only the registers that the System V ABI asks a callee to preserve: a call is a point where the compiler keeps
+// nothing else. About twenty instructions, against two system calls in swapcontext.
 [[gnu::naked, gnu::noinline]] void switch_stack(void ** /* save: rdi */, void * /* load: rsi */) {
     asm("pushq %rbp\n"
         "pushq %rbx\n"

@@ -9,7 +9,8 @@
 
 namespace metal_sim {
 
-// Saves the callee-saved registers and the stack pointer of the caller in `*save`, and continues where `load` was saved.
+// Saves the callee-saved registers and the stack pointer of the caller in `*save`, and continues where `load` was
+// saved.
 void switch_stack(void ** save, void * load);
 
 struct fiber {
@@ -26,7 +27,8 @@ class fiber_pool {
 
     // An idle fiber, or null when the system has no memory for another stack.
     fiber * take();
-    void    give_back(fiber & idle) { idle_.push_back(&idle); }
+
+    void give_back(fiber & idle) { idle_.push_back(&idle); }
 
     // Makes every fiber idle at the start of its body. What suspended lanes had on their stacks is abandoned, not
     // unwound: kernels own nothing that needs a destructor.
@@ -36,11 +38,11 @@ class fiber_pool {
     bool map_stack(fiber & f);
     void rewind(fiber & f);
 
-    body                                          run_;
-    void *                                        argument_;
+    body                                           run_;
+    void *                                         argument_;
     std::array<fiber, max_threads_per_threadgroup> fibers_;
-    size_t                                        mapped_ = 0;  // fibers_[0, mapped_) have a stack
-    std::vector<fiber *>                          idle_;        // never grows beyond its reserve: no allocation
+    size_t                                         mapped_ = 0;  // fibers_[0, mapped_) have a stack
+    std::vector<fiber *>                           idle_;        // never grows beyond its reserve: no allocation
 };
 
 }  // namespace metal_sim

@@ -25,8 +25,10 @@ class guarded_memory {
     bool map_poisoned(size_t size);
 
     unsigned char * begin() const { return begin_; }
+
     unsigned char * end() const { return begin_ + size_; }
-    size_t          size() const { return size_; }
+
+    size_t size() const { return size_; }
 
     // The last `size` bytes, but aligned: up to `alignment - 1` bytes follow them.
     unsigned char * last(size_t size, size_t alignment) const;

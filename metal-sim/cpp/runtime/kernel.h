@@ -1,4 +1,5 @@
-// How kernels and function constants of one translated .metal file make themselves known, and how a dispatch calls them.
+// How kernels and function constants of one translated .metal file make themselves known, and how a dispatch calls
+// them.
 //
 // A translated file defines one `unit` and one static registrar per function constant and per kernel. Registrars only
 // link themselves into their unit, in static storage: nothing is allocated, no order between files matters.
@@ -75,8 +76,10 @@ class unit {
     unit(const unit &)             = delete;
     unit & operator=(const unit &) = delete;
 
-    const char *              name() const { return name_; }
-    const kernel_entry *      kernels() const { return kernels_; }
+    const char * name() const { return name_; }
+
+    const kernel_entry * kernels() const { return kernels_; }
+
     const function_constant * constants() const { return constants_; }
 
     void add(kernel_entry & kernel) {
@@ -146,6 +149,7 @@ template <class T, uint32_t buffer> struct argument<K_buffer, T *, buffer> {
 
 template <uint32_t index, class T, uint32_t buffer> struct argument<K_threadgroup<index>, T *, buffer> {
     static_assert(index < max_threadgroup_memory_bindings, "threadgroup memory index out of range");
+
     static T * get(const lane & l) { return reinterpret_cast<T *>(l.group->memory[index]); }
 };
 

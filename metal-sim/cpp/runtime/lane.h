@@ -22,7 +22,9 @@ struct extent3 {
     uint64_t volume() const { return uint64_t(x) * y * z; }
 };
 
-inline bool operator==(const extent3 & a, const extent3 & b) { return a.x == b.x && a.y == b.y && a.z == b.z; }
+inline bool operator==(const extent3 & a, const extent3 & b) {
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+}
 
 // A place in the kernel source. Functions that make lanes wait take it as their last, defaulted argument, so that the
 // simulator knows which lanes wait at the same place.
@@ -61,7 +63,9 @@ inline bool operator==(const call_site & a, const call_site & b) {
     return a.at.line == b.at.line && a.what == b.what && a.at.file == b.at.file;
 }
 
-inline bool operator!=(const call_site & a, const call_site & b) { return !(a == b); }
+inline bool operator!=(const call_site & a, const call_site & b) {
+    return !(a == b);
+}
 
 // Bytes a lane can publish to its simdgroup in one collective operation.
 struct alignas(16) lane_value {
@@ -76,7 +80,7 @@ struct fiber;
 struct simdgroup_state {
     lane_value values[simd_width]   = {};  // entries of lanes outside `members` hold poison
     void *     pointers[simd_width] = {};
-    uint32_t   members              = 0;  // one bit per lane, as below
+    uint32_t   members              = 0;      // one bit per lane, as below
     bool       reduced              = false;  // `reduction` already holds the result of this operation
     lane_value reduction            = {};
 
@@ -94,8 +98,8 @@ struct simdgroup_state {
 
 // The threadgroup that a core is running.
 struct group_state {
-    const compute_dispatch * arguments = nullptr;
-    core *                   runner    = nullptr;
+    const compute_dispatch * arguments                               = nullptr;
+    core *                   runner                                  = nullptr;
     unsigned char *          memory[max_threadgroup_memory_bindings] = {};
     extent3                  position;
     uint32_t                 simdgroup_count = 0;

@@ -7,8 +7,8 @@
 
 namespace metal_sim {
 
-// The lanes of a simdgroup execute in lockstep: before a leader-only block they have all arrived, after it they have all
-// seen its effect. The transform inserts these points. Returns true, so that it can stand in a condition.
+// The lanes of a simdgroup execute in lockstep: before a leader-only block they have all arrived, after it they have
+// all seen its effect. The transform inserts these points. Returns true, so that it can stand in a condition.
 inline bool lockstep(source_position at = source_position::current()) {
     wait_for_simdgroup(collective::lockstep, at);
     return true;

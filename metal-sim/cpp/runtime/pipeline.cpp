@@ -12,20 +12,20 @@ namespace {
 
 const char * name_of(constant_type type) {
     switch (type) {
-        case constant_type::boolean: return "bool";
-        case constant_type::int16:   return "short";
-        case constant_type::int32:   return "int";
-        case constant_type::float32: return "float";
+    case constant_type::boolean: return "bool";
+    case constant_type::int16: return "short";
+    case constant_type::int32: return "int";
+    case constant_type::float32: return "float";
     }
     return "?";
 }
 
 size_t size_of(constant_type type) {
     switch (type) {
-        case constant_type::boolean: return sizeof(bool);
-        case constant_type::int16:   return sizeof(int16_t);
-        case constant_type::int32:   return sizeof(int32_t);
-        case constant_type::float32: return sizeof(float);
+    case constant_type::boolean: return sizeof(bool);
+    case constant_type::int16: return sizeof(int16_t);
+    case constant_type::int32: return sizeof(int32_t);
+    case constant_type::float32: return sizeof(float);
     }
     return 0;
 }
@@ -62,8 +62,7 @@ std::unique_ptr<pipeline> pipeline::create(const kernel_entry & kernel, std::vec
 }
 
 pipeline::pipeline(const kernel_entry & kernel, std::vector<constant_value> values) :
-    kernel_(kernel),
-    values_(std::move(values)) {
+    kernel_(kernel), values_(std::move(values)) {
     static std::atomic<uint64_t> last_id{ 0 };
     id_ = ++last_id;
 }

@@ -17,7 +17,7 @@ bool has_suffix(std::string_view name, std::string_view suffix) {
 class library {
   public:
     explicit library(bool tensor) {
-        size_t              count = 0;
+        size_t               count = 0;
         unit * const * const units = metal_sim_units(&count);
         for (size_t i = 0; i < count; ++i) {
             if (belongs(*units[i], units, count, tensor)) {

@@ -17,9 +17,10 @@ bool parse_order(const char * text, lane_order & order) {
         lane_order   order;
     } names[] = {
         { "ascending", lane_order::ascending },
-        { "reversed",  lane_order::reversed  },
-        { "random",    lane_order::random    },
+        { "reversed", lane_order::reversed },
+        { "random", lane_order::random },
     };
+
     for (const auto & known : names) {
         if (std::strcmp(text, known.name) == 0) {
             order = known.order;

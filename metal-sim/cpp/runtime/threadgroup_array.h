@@ -7,11 +7,12 @@ namespace metal_sim {
 
 // Storage of one array in the running threadgroup's memory: the same for all of its lanes, poisoned when the first lane
 // of a threadgroup asks, counted against the 32 KiB limit. `tag` is the address of something unique to the declaration.
-unsigned char * declare_threadgroup_array(const void * tag, size_t size, const char * name);
+unsigned char * declare_threadgroup_array(const void * tag, size_t size, const char * name, source_position at);
 
-template <class Array, class Tag> inline Array & threadgroup_array(const char * name) {
+template <class Array, class Tag>
+inline Array & threadgroup_array(const char * name, source_position at = source_position::current()) {
     static const char tag = 0;
-    return *reinterpret_cast<Array *>(declare_threadgroup_array(&tag, sizeof(Array), name));
+    return *reinterpret_cast<Array *>(declare_threadgroup_array(&tag, sizeof(Array), name, at));
 }
 
 }  // namespace metal_sim

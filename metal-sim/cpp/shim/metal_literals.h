@@ -1,6 +1,7 @@
 // MSL's suffix for half literals.
 #pragma once
-#pragma GCC system_header  // suffixes without a leading underscore are reserved to the implementation, which we stand for
+#pragma GCC system_header  // suffixes without a leading underscore are reserved to the implementation, which we stand
+                           // for
 
 constexpr half operator""h(long double value) {
     return static_cast<half>(value);

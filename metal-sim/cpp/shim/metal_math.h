@@ -1,5 +1,5 @@
-// Math functions. half is computed in float and rounded once, as MSL allows; bfloat arguments give a float. Fast-math and
-// flushed denormals are not modelled: results are those of the precise variants.
+// Math functions. half is computed in float and rounded once, as MSL allows; bfloat arguments give a float. Fast-math
+// and flushed denormals are not modelled: results are those of the precise variants.
 #pragma once
 
 #include "metal_vector.h"
@@ -11,27 +11,31 @@
 namespace metal {
 
 // A function of one argument: `expression` of `x`, for scalars and componentwise.
-#define METAL_SHIM_FUNCTION_1(name, expression)                 \
-    inline float name(float x) { return expression; }           \
-    inline float name(bfloat value) {                           \
-        const float x = value;                                  \
-        return expression;                                      \
-    }                                                           \
-    inline half name(half value) {                              \
-        const float x = value;                                  \
-        return static_cast<half>(expression);                   \
-    }                                                           \
+#define METAL_SHIM_FUNCTION_1(name, expression)                    \
+    inline float name(float x) {                                   \
+        return expression;                                         \
+    }                                                              \
+    inline float name(bfloat value) {                              \
+        const float x = value;                                     \
+        return expression;                                         \
+    }                                                              \
+    inline half name(half value) {                                 \
+        const float x = value;                                     \
+        return static_cast<half>(expression);                      \
+    }                                                              \
     template <class T, int N> inline vec<T, N> name(vec<T, N> a) { \
-        vec<T, N> r;                                            \
-        for (int i = 0; i < N; ++i) {                           \
-            r.v[i] = static_cast<T>(name(a.v[i]));              \
-        }                                                       \
-        return r;                                               \
+        vec<T, N> r;                                               \
+        for (int i = 0; i < N; ++i) {                              \
+            r.v[i] = static_cast<T>(name(a.v[i]));                 \
+        }                                                          \
+        return r;                                                  \
     }
 
 // The same, of two arguments `x` and `y`.
 #define METAL_SHIM_FUNCTION_2(name, expression)                                 \
-    inline float name(float x, float y) { return expression; }                  \
+    inline float name(float x, float y) {                                       \
+        return expression;                                                      \
+    }                                                                           \
     inline half name(half a, half b) {                                          \
         const float x = a, y = b;                                               \
         return static_cast<half>(expression);                                   \

@@ -13,7 +13,7 @@ typedef unsigned long  ulong;
 // meaning, which it would not have for a class.
 typedef _Float16 half;
 
-#define HALF_MAX ((half) 65504.0f)
+#define HALF_MAX ((half)65504.0f)
 #define MAXHALF  HALF_MAX
 #define M_PI_F   3.14159265358979323846f
 
@@ -31,10 +31,9 @@ struct bfloat {
         return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
     }
 
-    template <class S,
-              std::enable_if_t<!std::is_same<S, float>::value &&
-                                   (std::is_arithmetic<S>::value || std::is_same<S, half>::value),
-                               int> = 0>
+    template <class S, std::enable_if_t<!std::is_same<S, float>::value &&
+                                            (std::is_arithmetic<S>::value || std::is_same<S, half>::value),
+                                        int> = 0>
     constexpr explicit operator S() const {
         return static_cast<S>(static_cast<float>(*this));
     }
@@ -59,10 +58,10 @@ struct bfloat {
 
     friend float & operator*=(float & a, bfloat b) { return a *= static_cast<float>(b); }
 
-#define METAL_SHIM_BFLOAT_OPERATOR(op)                                                              \
-    friend constexpr bfloat operator op(bfloat a, bfloat b) {                                       \
-        return bfloat(static_cast<float>(a) op static_cast<float>(b));                              \
-    }                                                                                               \
+#define METAL_SHIM_BFLOAT_OPERATOR(op)                                                           \
+    friend constexpr bfloat operator op(bfloat a, bfloat b) {                                    \
+        return bfloat(static_cast<float>(a) op static_cast<float>(b));                           \
+    }                                                                                            \
     friend constexpr float operator op(bfloat a, float b) { return static_cast<float>(a) op b; } \
     friend constexpr float operator op(float a, bfloat b) { return a op static_cast<float>(b); }
 

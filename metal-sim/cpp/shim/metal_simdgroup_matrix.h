@@ -1,8 +1,8 @@
 // 8x8 matrices of a simdgroup.
 //
-// On a GPU each lane holds two elements. Here the leader, lane 0, holds and computes all of them, eight at a time, while
-// the others pass: valid because MSL has the whole simdgroup execute these functions, and fast. Only thread_elements()
-// spreads a matrix over the lanes, until an operation needs it whole again.
+// On a GPU each lane holds two elements. Here the leader, lane 0, holds and computes all of them, eight at a time,
+// while the others pass: valid because MSL has the whole simdgroup execute these functions, and fast. Only
+// thread_elements() spreads a matrix over the lanes, until an operation needs it whole again.
 //
 // Elements are kept as float, rounded to T. Products are summed in float in the order of the inner index, which is not
 // necessarily the order of a GPU.
@@ -83,7 +83,7 @@ template <class T, int C, int R> struct simdgroup_matrix {
         float            elements[64];
     };
 
-    T    own[2];          // this lane's elements, while spread
+    T    own[2];  // this lane's elements, while spread
     bool spread = false;
 
     simdgroup_matrix() {}
@@ -128,7 +128,7 @@ template <class T, int C, int R> struct simdgroup_matrix {
     }
 
     void gather_own(source_position at) {
-        float * const shared      = leaders_elements(at);
+        float * const shared    = leaders_elements(at);
         shared[own_index()]     = static_cast<float>(own[0]);
         shared[own_index() + 1] = static_cast<float>(own[1]);
         metal_sim::wait_for_simdgroup(collective::matrix_done, at);
@@ -239,7 +239,7 @@ inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> & d, const s
 template <class D, class A, class B>
 inline void simdgroup_multiply(simdgroup_matrix<D, 8, 8> & d, const simdgroup_matrix<A, 8, 8> & a,
                                const simdgroup_matrix<B, 8, 8> & b,
-                               metal_sim::source_position at = metal_sim::source_position::current()) {
+                               metal_sim::source_position        at = metal_sim::source_position::current()) {
     simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8>(static_cast<D>(0.0f)), at);
 }
 

@@ -38,19 +38,11 @@ template <class T, class Extents = dextents<int32_t, 2>, class Tag = tensor_inli
     int64_t stride1;
 
     tensor(T * data, Extents e) :
-        data(data),
-        extent0(e.extent(0)),
-        extent1(e.extent(1)),
-        stride0(1),
-        stride1(e.extent(0)) {}
+        data(data), extent0(e.extent(0)), extent1(e.extent(1)), stride0(1), stride1(e.extent(0)) {}
 
     template <class Stride>
     tensor(T * data, Extents e, array<Stride, 2> strides) :
-        data(data),
-        extent0(e.extent(0)),
-        extent1(e.extent(1)),
-        stride0(strides[0]),
-        stride1(strides[1]) {}
+        data(data), extent0(e.extent(0)), extent1(e.extent(1)), stride0(strides[0]), stride1(strides[1]) {}
 
     tensor slice(int i0, int i1) const {
         tensor r = *this;
@@ -91,13 +83,8 @@ struct matmul2d_descriptor {
     constexpr matmul2d_descriptor(int rows, int columns, int depth = -1, bool transpose_left = false,
                                   bool transpose_right = false, bool relaxed_precision = false,
                                   mode operation = mode::multiply) :
-        rows(rows),
-        columns(columns),
-        depth(depth),
-        transpose_left(transpose_left),
-        transpose_right(transpose_right),
-        relaxed_precision(relaxed_precision),
-        operation(operation) {}
+        rows(rows), columns(columns), depth(depth), transpose_left(transpose_left), transpose_right(transpose_right),
+        relaxed_precision(relaxed_precision), operation(operation) {}
 };
 
 // A matrix spread over the lanes that compute it: each holds a run of elements in row-major order.
@@ -133,8 +120,7 @@ template <class T, int rows, int columns, int lanes> struct cooperative_tensor {
 };
 
 template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
-    template <class T>
-    using result = cooperative_tensor<T, descriptor.rows, descriptor.columns, Execution::lanes>;
+    template <class T> using result = cooperative_tensor<T, descriptor.rows, descriptor.columns, Execution::lanes>;
 
     template <class Left, class Right, class T> result<T> get_destination_cooperative_tensor() const { return {}; }
 
@@ -166,7 +152,8 @@ template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
     }
 
     // Element (row, column) of left * right.
-    template <class Left, class Right> static float product(const Left & left, const Right & right, int row, int column) {
+    template <class Left, class Right>
+    static float product(const Left & left, const Right & right, int row, int column) {
         constexpr bool tl = descriptor.transpose_left, tr = descriptor.transpose_right;
         if (row >= (tl ? left.extent0 : left.extent1) || column >= (tr ? right.extent1 : right.extent0)) {
             return 0.0f;

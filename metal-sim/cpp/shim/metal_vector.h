@@ -119,14 +119,14 @@ template <class T, int N> struct vec : vector_storage<T, N> {
     }
 
     // Friends of the class, so that the other operand converts: `2 * float4(x)`.
-#define METAL_SHIM_COMPONENTWISE(op)                     \
-    friend vec operator op(vec a, vec b) {               \
-        vec r;                                           \
-        for (int i = 0; i < N; ++i) {                    \
-            r.v[i] = static_cast<T>(a.v[i] op b.v[i]);   \
-        }                                                \
-        return r;                                        \
-    }                                                    \
+#define METAL_SHIM_COMPONENTWISE(op)                   \
+    friend vec operator op(vec a, vec b) {             \
+        vec r;                                         \
+        for (int i = 0; i < N; ++i) {                  \
+            r.v[i] = static_cast<T>(a.v[i] op b.v[i]); \
+        }                                              \
+        return r;                                      \
+    }                                                  \
     vec & operator op##=(vec b) { return *this = *this op b; }
 
     METAL_SHIM_COMPONENTWISE(+)
