@@ -1,1 +1,56 @@
-//! Placeholder.
+//! Raw bindings to ggml: a pinned version, patched, compiled by this crate's build script.
+//!
+//! The bindings are made from ggml's own headers, so ggml's documentation is theirs; use `ggml-rs` for a safe API. Rust
+//! names are ggml's (`ggml_init`), the linked symbols carry a prefix (`ggmlrs_ggml_init`), so that a program may also
+//! hold another crate's plain ggml. Functions are declared `extern "C-unwind"`: a panic that ggml's abort callback raises
+//! may pass through them.
+//!
+//! ```
+//! let version = unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_version()) };
+//! assert_eq!(version.to_str(), Ok(ggml_sys::BUILD.ggml_version));
+//! assert_eq!(ggml_sys::compiled_hash(), ggml_sys::BUILD.hash);
+//! ```
+//!
+//! # Requirements
+//! A 64-bit little-endian target and a C++ compiler: g++ 12, Clang 15, Apple Clang 14, or newer. On x86-64 everything is
+//! compiled for AVX2, FMA, F16C and BMI2; **check the CPU before any other call** (`ggml-rs` does).
+//!
+//! # Features
+//! | feature | default | effect |
+//! |---|---|---|
+//! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
+//! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
+//! | `metal-sim` | no | the Metal backend on a simulated device (see [`sim`]); everywhere but on macOS |
+//! | `bindgen` | no | generate the bindings during the build (needs libclang); for maintainers |
+//!
+//! # Environment variables of the build
+//! | variable | effect |
+//! |---|---|
+//! | `GGML_SRC_DIR` | take ggml from a checkout instead of the pinned package; the patches must apply to it |
+//! | `CC`, `CXX`, `CFLAGS`, `CXXFLAGS` | as the `cc` crate reads them |
+//! | `DOCS_RS` | neither fetch nor compile anything |
+//!
+//! # Metadata for build scripts of dependants
+//! | variable | content |
+//! |---|---|
+//! | `DEP_GGML_ROOT` | the folder that holds `ggml/` (the patched tree), `gen/` and the objects |
+//! | `DEP_GGML_INCLUDE` | ggml's public headers |
+//! | `DEP_GGML_PREFIX_HEADER` | include it first (`-include`) in C or C++ that uses those headers |
+//! | `DEP_GGML_ARCHIVE` | the static archive |
+//! | `DEP_GGML_VERSION` | ggml's version |
+//! | `DEP_GGML_BACKENDS` | comma-separated: `cpu`, `blas`, `metal`, `metal-sim` |
+
+#![no_std]
+
+#[rustfmt::skip]
+#[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated from C")]
+#[allow(clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from C")]
+mod bindings;
+mod build_info;
+#[cfg(ggml_metal_sim)]
+pub mod sim;
+#[cfg(any(ggml_metal, ggml_metal_sim))]
+pub mod trace;
+
+pub use bindings::*;
+pub use build_info::{BUILD, BuildInfo, compiled_hash};

@@ -1,0 +1,122 @@
+//! What can stop a build: each error names the step, the thing and the remedy.
+
+use std::{io, path::PathBuf};
+
+/// Errors of the build script.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{step}: cannot {action} {}: {source}", path.display())]
+    Io {
+        step: &'static str,
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+
+    #[error("environment: {0} is not set. This build script must be run by cargo")]
+    MissingVariable(&'static str),
+
+    #[error(
+        "target: {target} is not supported: ggml-sys needs a 64-bit little-endian target, because the bindings are \
+         generated for one. Choose another --target"
+    )]
+    Target { target: String },
+
+    #[error(
+        "source: GGML_SRC_DIR={} holds no ggml: neither include/ggml.h, ggml/include/ggml.h nor \
+         llama.cpp/ggml/include/ggml.h lies under it. Point it at a ggml or llama.cpp checkout, or unset it to use the \
+         pinned package", dir.display()
+    )]
+    SourceDir { dir: PathBuf },
+
+    #[error(
+        "source: cargo refused the pinned package {package} because its checksum is not the one in vendor/Cargo.lock. \
+         Do not build it: clear cargo's registry cache and try again, and if that does not help see vendor/README.md. \
+         Cargo said: {message}"
+    )]
+    Checksum { package: String, message: String },
+
+    #[error(
+        "source: cannot obtain the pinned package {package}: is there a network? Run `cargo fetch --manifest-path \
+         vendor/Cargo.toml` once while online, or vendor it (vendor/README.md), or set GGML_SRC_DIR to a ggml source \
+         tree. Cargo said: {message}"
+    )]
+    Fetch { package: String, message: String },
+
+    #[error("source: {} is not a pin that this build understands: {reason}. See vendor/README.md", file.display())]
+    Pin { file: PathBuf, reason: String },
+
+    #[error("source: no ggml version in {}: {reason}. Is this a ggml source tree?", file.display())]
+    Version { file: PathBuf, reason: &'static str },
+
+    #[error("patches: {} does not read as a series: {reason}", file.display())]
+    Series { file: PathBuf, reason: String },
+
+    #[error(
+        "patches: {name}.patch lies in patches/ but series.toml does not list it. Add an entry or delete the file"
+    )]
+    NotInSeries { name: String },
+
+    #[error(
+        "patches: series.toml lists {name}, but patches/{name}.patch does not exist. Add it or drop the entry"
+    )]
+    NoSuchPatch { name: String },
+
+    #[error("patches: {name}.patch is not a unified diff with a/ and b/ prefixes: {reason}")]
+    Diff { name: String, reason: String },
+
+    #[error(
+        "patches: {name}.patch does not apply to {file} ({reason}). Refresh the patch against this ggml \
+         (vendor/README.md, \"Upgrading\"), or unset GGML_SRC_DIR to build the version that it was made for"
+    )]
+    Hunk {
+        name: String,
+        file: String,
+        reason: String,
+    },
+
+    #[error(
+        "patches: patches/src/{overlay} would replace ggml's own {file}. Change existing files with a patch instead"
+    )]
+    Overlay { overlay: String, file: String },
+
+    #[error(
+        "metal: {file}: {reason}. The way upstream embeds its kernels has changed: adapt ggml-sys/build/metal.rs"
+    )]
+    Embed { file: String, reason: String },
+
+    #[error("compile: {0}")]
+    Compile(#[from] cc_units::Error),
+
+    #[error("archive: {0}")]
+    Archive(#[from] cc::Error),
+
+    #[cfg(feature = "metal-sim")]
+    #[error("simulated Metal device: {0}")]
+    Sim(#[from] metal_sim::Error),
+
+    #[cfg(all(feature = "bindgen", not(test)))]
+    #[error("bindings: {0}")]
+    Bindings(#[from] bindgen::BindgenError),
+
+    #[cfg(all(feature = "bindgen", not(test)))]
+    #[error("bindings: bindgen does not know the Rust version asked for: {0}")]
+    BindingsTarget(String),
+}
+
+impl Error {
+    /// An adapter for `map_err` that adds the step, what was attempted and where.
+    pub fn io(
+        step: &'static str,
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            step,
+            action,
+            path,
+            source,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The archive, and what cargo and dependants are told about it.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    env::{Os, Parts, Target},
+    error::Error,
+    metal, prefix,
+};
+
+/// Name of the archive, unlike any other crate's ggml so that no search path can confuse the two.
+pub const ARCHIVE: &str = "ggmlrs";
+
+/// Puts all objects into one static archive in `out_dir`.
+pub fn archive(objects: &[PathBuf], out_dir: &Path) -> Result<(), Error> {
+    cc::Build::new()
+        .cargo_metadata(false)
+        .out_dir(out_dir)
+        .objects(objects)
+        .try_compile(ARCHIVE)?;
+    Ok(())
+}
+
+/// Tells cargo what to link.
+pub fn link(target: &Target, parts: Parts, out_dir: &Path) {
+    println!("cargo::rustc-link-search=native={}", out_dir.display());
+    println!("cargo::rustc-link-lib=static={ARCHIVE}");
+    for library in libraries(target, parts) {
+        println!("cargo::rustc-link-lib={library}");
+    }
+}
+
+/// System libraries in the form that `rustc-link-lib` takes.
+fn libraries(target: &Target, parts: Parts) -> Vec<String> {
+    let mut libraries: Vec<String> = match target.os {
+        Os::Linux => vec!["stdc++".to_owned(), "m".to_owned()],
+        Os::MacOs => vec!["c++".to_owned()],
+        Os::Windows => vec!["stdc++".to_owned(), "advapi32".to_owned()],
+        Os::Other => vec!["c++".to_owned()],
+    };
+    let framework = |name: &str| format!("framework={name}");
+    if parts.metal {
+        libraries.extend(metal::FRAMEWORKS.map(framework));
+    }
+    if parts.accelerate {
+        libraries.push(framework("Accelerate"));
+    }
+    libraries
+}
+
+/// Metadata for the build scripts of direct dependants (`DEP_GGML_*`) and cfgs for this crate's own code.
+pub fn describe(parts: Parts, version: &str, out_dir: &Path) {
+    let metadata = [
+        ("root", out_dir.display().to_string()),
+        (
+            "include",
+            out_dir.join("ggml/include").display().to_string(),
+        ),
+        (
+            "prefix_header",
+            out_dir
+                .join("gen")
+                .join(prefix::HEADER)
+                .display()
+                .to_string(),
+        ),
+        (
+            "archive",
+            out_dir
+                .join(format!("lib{ARCHIVE}.a"))
+                .display()
+                .to_string(),
+        ),
+        ("version", version.to_owned()),
+        ("backends", parts.backends()),
+    ];
+    for (key, value) in metadata {
+        println!("cargo::metadata={key}={value}");
+    }
+    // For the crate's own integration tests, which see no DEP_* variables.
+    println!("cargo::rustc-env=GGML_SYS_OUT_DIR={}", out_dir.display());
+    configure(parts);
+}
+
+/// The cfgs that say which Metal is compiled in.
+pub fn configure(parts: Parts) {
+    for (cfg, on) in [
+        ("ggml_metal", parts.metal),
+        ("ggml_metal_sim", parts.metal_sim),
+    ] {
+        println!("cargo::rustc-check-cfg=cfg({cfg})");
+        if on {
+            println!("cargo::rustc-cfg={cfg}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::env::Arch;
+
+    #[test]
+    fn frameworks_are_linked_with_what_needs_them() {
+        let macos = Target {
+            os: Os::MacOs,
+            arch: Arch::Aarch64,
+        };
+        let all = libraries(
+            &macos,
+            Parts {
+                metal: true,
+                accelerate: true,
+                metal_sim: false,
+            },
+        );
+        assert!(
+            all.contains(&"framework=Metal".to_owned())
+                && all.contains(&"framework=Accelerate".to_owned())
+        );
+        let none = libraries(
+            &macos,
+            Parts {
+                metal: false,
+                accelerate: false,
+                metal_sim: false,
+            },
+        );
+        assert_eq!(none, ["c++"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The steps of the build, one module each, and the order in which they run.
+
+#[cfg(all(feature = "bindgen", not(test)))]
+pub mod bindings;
+pub mod cpu;
+pub mod env;
+pub mod error;
+pub mod hash;
+pub mod info;
+pub mod layout;
+pub mod link;
+pub mod metal;
+pub mod patch;
+pub mod prefix;
+pub mod sim;
+pub mod source;
+pub mod tree;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use cc_units::UnitSet;
+
+use self::{
+    env::{Parts, Target},
+    error::Error,
+    layout::Layout,
+    patch::Stack,
+    source::Source,
+    tree::Tree,
+};
+
+/// Runs the build; an error becomes cargo's, without a panic's backtrace.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One instruction to cargo is one line.
+            for line in error.to_string().lines() {
+                println!("cargo::error={line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let target = Target::from_env()?;
+    let parts = Parts::new(&target);
+    if env::documentation_only() {
+        link::configure(parts);
+        info::for_documentation();
+        return Ok(());
+    }
+    let (manifest_dir, out_dir) = (env::dir("CARGO_MANIFEST_DIR")?, env::dir("OUT_DIR")?);
+    let layout = Layout::find(&manifest_dir);
+    let simulator = if parts.metal_sim {
+        sim::inputs()
+    } else {
+        Vec::new()
+    };
+    layout.watch();
+    for path in &simulator {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+
+    let source = Source::obtain(&layout, &manifest_dir, &out_dir)?;
+    let prepared = Prepared::write(&source, &layout, &simulator, &out_dir)?;
+    #[cfg(all(feature = "bindgen", not(test)))]
+    tree::write_if_changed(
+        &out_dir.join("bindings.rs"),
+        &bindings::generate(&out_dir.join("ggml/include"), &out_dir)?,
+    )?;
+
+    cc_units::check_compiler(cpu::base_build(&target, parts, &out_dir).cpp(true))?;
+    let objects = compile(&prepared.tree, &target, parts, &out_dir)?;
+    link::archive(&objects, &out_dir)?;
+    link::link(&target, parts, &out_dir);
+    link::describe(parts, &prepared.version, &out_dir);
+    info::for_rust(&prepared.version, &prepared.hash);
+    Ok(())
+}
+
+/// The patched tree with everything generated from it, on disk and ready to compile.
+#[derive(Debug)]
+pub struct Prepared {
+    pub tree: Tree,
+    pub version: String,
+    pub hash: String,
+}
+
+impl Prepared {
+    /// Patches a copy of `source` into `out_dir`. Files that are right already are not touched.
+    pub fn write(
+        source: &Source,
+        layout: &Layout,
+        simulator: &[PathBuf],
+        out_dir: &Path,
+    ) -> Result<Self, Error> {
+        let version = source.version()?;
+        let mut tree = Tree::read(&source.dir)?;
+        let patches = Stack::read(&layout.patches)?;
+        patches.apply(&mut tree)?;
+        let simulator = read_all(simulator)?;
+        let hash = info::hash(layout, &patches, &tree, &simulator)?;
+
+        let generated = out_dir.join("gen");
+        let template = tree.get("src/ggml-version.h.in").unwrap_or_default();
+        source::write_version_header(template, &version, &source.origin, &generated)?;
+        tree::write_if_changed(
+            &generated.join(prefix::HEADER),
+            &prefix::header(&tree, &simulator),
+        )?;
+        tree::write_if_changed(&generated.join(info::FILE), &info::c_source(&hash))?;
+        tree.write_to(&out_dir.join("ggml"))?;
+        Ok(Self {
+            tree,
+            version,
+            hash,
+        })
+    }
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, String)>, Error> {
+    paths
+        .iter()
+        .map(|path| Ok((path.display().to_string(), tree::read_text(path)?)))
+        .collect()
+}
+
+/// Compiles what is stale and returns every object of the archive.
+fn compile(
+    tree: &Tree,
+    target: &Target,
+    parts: Parts,
+    out_dir: &Path,
+) -> Result<Vec<PathBuf>, Error> {
+    let root = out_dir.join("ggml");
+    let in_tree = |files: Vec<String>| {
+        files
+            .into_iter()
+            .map(|file| root.join(file))
+            .collect::<Vec<_>>()
+    };
+    let base = || cpu::base_build(target, parts, out_dir);
+    let set = |name: &str, build: cc::Build, files: Vec<PathBuf>| {
+        UnitSet::new(build, out_dir.join("objects").join(name))
+            .root("out", out_dir)
+            .files(files)
+            .compile()
+    };
+
+    let sources = cpu::sources(target.arch);
+    let mut c = in_tree(sources.c);
+    c.push(out_dir.join("gen").join(info::FILE));
+    let mut cpp = in_tree(sources.cpp);
+    if parts.metal {
+        cpp.extend(in_tree(cpu::metal_host_sources(tree)));
+    }
+    if parts.accelerate {
+        cpp.push(root.join("src/ggml-blas/ggml-blas.cpp"));
+    }
+
+    let mut objects = set("c", standard(base(), "c11"), c)?;
+    objects.extend(set(
+        "cpp",
+        standard(base().cpp(true).clone(), "c++17"),
+        cpp,
+    )?);
+    if parts.metal {
+        let mut objective_c = standard(base(), "gnu11");
+        objective_c.flag("-fno-objc-arc");
+        objects.extend(set(
+            "m",
+            objective_c,
+            in_tree(metal::objective_c_sources(tree)),
+        )?);
+        let assembly = metal::embed(tree, &out_dir.join("gen/embed"))?;
+        objects.extend(set("asm", cc::Build::new(), vec![assembly])?);
+    }
+    if parts.metal_sim {
+        objects.extend(sim::compile(target, parts, out_dir)?);
+    }
+    Ok(objects)
+}
+
+fn standard(mut build: cc::Build, standard: &str) -> cc::Build {
+    build.std(standard);
+    build
+}

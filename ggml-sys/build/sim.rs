@@ -1,0 +1,38 @@
+//! The simulated Metal device: handing the patched tree to metal-sim.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    env::{Parts, Target},
+    error::Error,
+};
+
+/// Files of metal-sim's that the result depends on; none without the feature.
+pub fn inputs() -> Vec<PathBuf> {
+    #[cfg(feature = "metal-sim")]
+    return metal_sim::Build::inputs();
+    #[cfg(not(feature = "metal-sim"))]
+    return Vec::new();
+}
+
+/// Compiles kernels, runtime, device and ggml's Metal host files.
+#[cfg(feature = "metal-sim")]
+pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    use super::{cpu, prefix};
+
+    let generated = out_dir.join("gen");
+    let build = metal_sim::Build::new(out_dir.join("ggml"), out_dir.join("metal-sim"))
+        .forced_include(generated.join(prefix::HEADER))
+        .include(generated);
+    let build = cpu::defines(target, parts)
+        .into_iter()
+        .fold(build, |build, (name, value)| build.define(name, value));
+    let objects = build.compile()?;
+    Ok(objects.into_iter().map(|object| object.path).collect())
+}
+
+/// Without the feature there is nothing to compile.
+#[cfg(not(feature = "metal-sim"))]
+pub fn compile(_: &Target, _: Parts, _: &Path) -> Result<Vec<PathBuf>, Error> {
+    Ok(Vec::new())
+}
