@@ -1,8 +1,9 @@
 //! Tells the mutants where ggml-sys put the patched tree, the objects and the archive, and which devices it built.
 
 fn main() {
-    for (key, name) in [("DEP_GGML_ROOT", "GGML_ROOT"), ("DEP_GGML_BACKENDS", "GGML_BACKENDS")] {
-        println!("cargo::rerun-if-env-changed={key}");
-        println!("cargo::rustc-env={name}={}", std::env::var(key).unwrap_or_default());
+    for name in ["ROOT", "PREFIX_HEADER", "DEFINES", "ARCHIVE", "BACKENDS"] {
+        let value = std::env::var(format!("DEP_GGML_{name}")).unwrap_or_default();
+        println!("cargo::rerun-if-env-changed=DEP_GGML_{name}");
+        println!("cargo::rustc-env=GGML_{name}={value}");
     }
 }

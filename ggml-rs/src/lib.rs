@@ -52,6 +52,7 @@ pub mod plan;
 pub mod quantize;
 pub mod registry;
 pub mod shape;
+pub mod sim;
 pub mod trace;
 
 mod guard;

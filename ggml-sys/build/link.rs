@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    cpu,
     env::{Os, Parts, Target},
     error::Error,
     metal, prefix,
@@ -49,7 +50,7 @@ fn libraries(target: &Target, parts: Parts) -> Vec<String> {
 }
 
 /// Metadata for the build scripts of direct dependants (`DEP_GGML_*`) and cfgs for this crate's own code.
-pub fn describe(parts: Parts, version: &str, out_dir: &Path) {
+pub fn describe(target: &Target, parts: Parts, version: &str, out_dir: &Path) {
     let metadata = [
         ("root", out_dir.display().to_string()),
         (
@@ -71,6 +72,7 @@ pub fn describe(parts: Parts, version: &str, out_dir: &Path) {
                 .display()
                 .to_string(),
         ),
+        ("defines", defines(target, parts)),
         ("version", version.to_owned()),
         ("backends", parts.backends()),
     ];
@@ -80,6 +82,12 @@ pub fn describe(parts: Parts, version: &str, out_dir: &Path) {
     // For the crate's own integration tests, which see no DEP_* variables.
     println!("cargo::rustc-env=GGML_SYS_OUT_DIR={}", out_dir.display());
     configure(parts);
+}
+
+/// `NAME` or `NAME=value`, separated by semicolons.
+fn defines(target: &Target, parts: Parts) -> String {
+    let define = |(name, value): (&str, Option<&str>)| value.map_or(name.to_owned(), |value| format!("{name}={value}"));
+    cpu::defines(target, parts).into_iter().map(define).collect::<Vec<_>>().join(";")
 }
 
 /// The cfgs that say which Metal is compiled in.

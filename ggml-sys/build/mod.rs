@@ -78,7 +78,7 @@ fn run() -> Result<(), Error> {
     let objects = compile(&prepared.tree, &target, parts, &out_dir)?;
     link::archive(&objects, &out_dir)?;
     link::link(&target, parts, &out_dir);
-    link::describe(parts, &prepared.version, &out_dir);
+    link::describe(&target, parts, &prepared.version, &out_dir);
     info::for_rust(&prepared.version, &prepared.hash);
     Ok(())
 }

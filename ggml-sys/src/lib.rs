@@ -36,6 +36,7 @@
 //! | `DEP_GGML_ROOT` | the folder that holds `ggml/` (the patched tree), `gen/` and the objects |
 //! | `DEP_GGML_INCLUDE` | ggml's public headers |
 //! | `DEP_GGML_PREFIX_HEADER` | include it first (`-include`) in C or C++ that uses those headers |
+//! | `DEP_GGML_DEFINES` | what ggml was compiled with: `NAME` or `NAME=value`, separated by semicolons |
 //! | `DEP_GGML_ARCHIVE` | the static archive |
 //! | `DEP_GGML_VERSION` | ggml's version |
 //! | `DEP_GGML_BACKENDS` | comma-separated: `cpu`, `blas`, `metal`, `metal-sim` |

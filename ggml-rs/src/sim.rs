@@ -1,0 +1,61 @@
+//! What the simulated Metal device counts: the work of its kernels, in place of times that would say nothing about a GPU.
+//!
+//! ```
+//! use ggml_rs::{Device, sim::Counters};
+//!
+//! for device in Device::all()? {
+//!     assert_eq!(Counters::read(device).is_some(), device.is_simulated());
+//! }
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+
+use std::ops::Sub;
+
+use crate::device::Device;
+
+/// Work done since the process started, by all plans on the device together.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Kernels dispatched.
+    pub dispatches: u64,
+    /// Threadgroups run.
+    pub threadgroups: u64,
+    /// Threadgroup barriers passed, one a threadgroup.
+    pub threadgroup_barriers: u64,
+    /// Multiply-adds of simdgroup matrices.
+    pub simdgroup_fmas: u64,
+    /// Threadgroup memory in bytes, summed over threadgroups.
+    pub threadgroup_bytes: u64,
+    /// Switches from one simulated thread to another: what the simulation costs.
+    pub lane_switches: u64,
+}
+
+impl Counters {
+    /// The device's counters; `None` where the device is not simulated.
+    #[must_use]
+    pub fn read(device: Device) -> Option<Self> {
+        type Read = unsafe extern "C" fn(*mut Counters);
+        let mut counters = Self::default();
+        // SAFETY: the name and signature of the simulated device's own function, which fills a struct of the fields above
+        // in their order (metal-sim/cpp/device/metal_sim.h).
+        unsafe { device.function::<Read>(c"metal_sim_counters_read")?(&mut counters) };
+        Some(counters)
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    /// The work done between two readings.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            dispatches: self.dispatches - earlier.dispatches,
+            threadgroups: self.threadgroups - earlier.threadgroups,
+            threadgroup_barriers: self.threadgroup_barriers - earlier.threadgroup_barriers,
+            simdgroup_fmas: self.simdgroup_fmas - earlier.simdgroup_fmas,
+            threadgroup_bytes: self.threadgroup_bytes - earlier.threadgroup_bytes,
+            lane_switches: self.lane_switches - earlier.lane_switches,
+        }
+    }
+}
