@@ -1,4 +1,4 @@
-// MSL's suffix for half literals.
+// MSL's suffix for half literals. Part of metal_scalar.h.
 #pragma once
 #pragma GCC system_header  // suffixes without a leading underscore are reserved to the implementation, which we stand
                            // for

@@ -7,12 +7,10 @@
 #endif
 
 #include "../runtime/runtime.h"
-#include "metal_scalar.h"
-// ---
-#include "metal_vector.h"
-// ---
 #include "metal_atomic.h"
 #include "metal_math.h"
 #include "metal_matrix.h"
+#include "metal_scalar.h"
 #include "metal_simdgroup.h"
 #include "metal_simdgroup_matrix.h"
+#include "metal_vector.h"

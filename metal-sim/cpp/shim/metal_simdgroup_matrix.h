@@ -11,7 +11,9 @@
 #include "../runtime/lane.h"
 #include "metal_vector.h"
 
-#include <immintrin.h>
+#ifdef __x86_64__
+#    include <immintrin.h>
+#endif
 
 namespace metal {
 

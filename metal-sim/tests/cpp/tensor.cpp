@@ -1,7 +1,7 @@
 // The tensor API: a product whose right operand is staged in threadgroup memory, with ragged extents.
-#include "harness.h"
-// ---
 #include "metal_tensor_shim.h"
+
+#include "harness.h"
 
 namespace {
 
