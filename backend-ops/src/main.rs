@@ -77,10 +77,9 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
 }
 
 fn create_devices(cli: &Cli) -> anyhow::Result<()> {
-    let options = RegistryOptions {
-        tensor_api: cli.tensor.map(|tensor| tensor.is_on()),
-        backend_lib: cli.backend_lib.clone(),
-    };
+    let mut options = RegistryOptions::default();
+    options.tensor_api = cli.tensor.map(|tensor| tensor.is_on());
+    options.backend_lib.clone_from(&cli.backend_lib);
     // SAFETY: `install` must not race with other users of the environment, and a library it loads must be a ggml backend of
     // this build. No other thread exists yet, and --backend-lib is a hidden flag for libraries that our own builder made.
     unsafe { options.install() }.context("create the devices")

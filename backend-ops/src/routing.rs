@@ -123,7 +123,7 @@ mod tests {
         for (product, own) in all {
             for (_, other) in all {
                 assert_eq!(
-                    product.check(&[other.clone()]).is_ok(),
+                    product.check(std::slice::from_ref(other)).is_ok(),
                     own == other,
                     "{product} on {other:?}"
                 );

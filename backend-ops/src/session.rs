@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ggml_rs::Device;
+use ggml_rs::{Device, DeviceKind};
 use indicatif::ProgressBar;
 
 use crate::cases::Case;
@@ -136,6 +136,14 @@ fn end_case(
     reports
         .iter_mut()
         .try_for_each(|report| report.end_case(info, result))
+}
+
+/// Upstream's words, and how to have the CPU tested.
+fn skip_reason(device: Device) -> &'static str {
+    match device.kind() {
+        DeviceKind::Cpu => "Skipping CPU backend (-b CPU tests it)",
+        _ => "Skipping",
+    }
 }
 
 fn describe(index: usize, device: Device) -> DeviceInfo {
