@@ -72,9 +72,9 @@ pub fn describe(target: &Target, parts: Parts, version: &str, out_dir: &Path) {
                 .display()
                 .to_string(),
         ),
-        ("defines", defines(target, parts)),
         ("version", version.to_owned()),
         ("backends", parts.backends()),
+        ("defines", defines(target, parts)),
     ];
     for (key, value) in metadata {
         println!("cargo::metadata={key}={value}");
@@ -84,10 +84,17 @@ pub fn describe(target: &Target, parts: Parts, version: &str, out_dir: &Path) {
     configure(parts);
 }
 
-/// `NAME` or `NAME=value`, separated by semicolons.
+/// The defines of every file, `NAME` or `NAME=VALUE`, separated by semicolons.
 fn defines(target: &Target, parts: Parts) -> String {
-    let define = |(name, value): (&str, Option<&str>)| value.map_or(name.to_owned(), |value| format!("{name}={value}"));
-    cpu::defines(target, parts).into_iter().map(define).collect::<Vec<_>>().join(";")
+    let define = |(name, value): (&str, Option<&str>)| match value {
+        Some(value) => format!("{name}={value}"),
+        None => name.to_owned(),
+    };
+    cpu::defines(target, parts)
+        .into_iter()
+        .map(define)
+        .collect::<Vec<_>>()
+        .join(";")
 }
 
 /// The cfgs that say which Metal is compiled in.

@@ -190,3 +190,129 @@ fn standard(mut build: cc::Build, standard: &str) -> cc::Build {
     build.std(standard);
     build
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::PathBuf, time::SystemTime};
+
+    use super::*;
+
+    /// The real source and patches, prepared in a folder of their own, with patches that a test may edit.
+    struct Checkout {
+        dir: tempfile::TempDir,
+        layout: Layout,
+        source: Source,
+    }
+
+    impl Checkout {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+            let mut layout = Layout::find(manifest_dir);
+            let source = Source::obtain(&layout, manifest_dir, dir.path()).unwrap();
+            let patches = dir.path().join("patches");
+            for file in tree::existing_files(&layout.patches).unwrap() {
+                let copy = patches.join(file.strip_prefix(&layout.patches).unwrap());
+                tree::write_if_changed(&copy, &tree::read_text(&file).unwrap()).unwrap();
+            }
+            layout.patches = patches;
+            fs::write(dir.path().join("sim.cpp"), "int metal_sim_x;\n").unwrap();
+            Self {
+                dir,
+                layout,
+                source,
+            }
+        }
+
+        fn prepare(&self) -> Prepared {
+            let simulator = [self.dir.path().join("sim.cpp")];
+            Prepared::write(&self.source, &self.layout, &simulator, &self.out_dir()).unwrap()
+        }
+
+        fn out_dir(&self) -> PathBuf {
+            self.dir.path().join("out")
+        }
+
+        /// Every file below `out/ggml` and when it was written.
+        fn written(&self) -> Vec<(PathBuf, SystemTime)> {
+            let files = tree::existing_files(&self.out_dir().join("ggml")).unwrap();
+            let stamp = |path: PathBuf| {
+                let modified = fs::metadata(&path).unwrap().modified().unwrap();
+                (path, modified)
+            };
+            files.into_iter().map(stamp).collect()
+        }
+    }
+
+    /// The first patch with a line of code added, and the files that it touches.
+    fn edit_one_line(patches: &Path) -> BTreeSet<String> {
+        let is_patch = |path: &PathBuf| {
+            path.extension()
+                .is_some_and(|extension| extension == "patch")
+        };
+        let patch = tree::existing_files(patches)
+            .unwrap()
+            .into_iter()
+            .find(is_patch)
+            .expect("a patch");
+        let text = fs::read_to_string(&patch).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("+ "))
+            .expect("an added line");
+        fs::write(&patch, text.replacen(line, &format!("{line} // edited"), 1)).unwrap();
+        text.lines()
+            .filter_map(|line| line.strip_prefix("+++ b/"))
+            .map(|file| file.trim().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn one_edited_line_of_a_patch_moves_the_hash_and_rewrites_only_its_files() {
+        let checkout = Checkout::new();
+        let before = checkout.prepare();
+        let stamps = checkout.written();
+        let touched = edit_one_line(&checkout.layout.patches);
+
+        let after = checkout.prepare();
+        assert_ne!(before.hash, after.hash);
+        let ggml = checkout.out_dir().join("ggml");
+        let rewritten: BTreeSet<_> = stamps
+            .iter()
+            .zip(checkout.written())
+            .filter(|(old, new)| *old != new)
+            .map(|((path, _), _)| {
+                path.strip_prefix(&ggml)
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        assert!(
+            !rewritten.is_empty() && rewritten.is_subset(&touched),
+            "{rewritten:?} of {touched:?}"
+        );
+    }
+
+    #[test]
+    fn unchanged_inputs_give_the_same_hash_and_write_nothing() {
+        let checkout = Checkout::new();
+        let before = checkout.prepare();
+        let stamps = checkout.written();
+        assert_eq!(checkout.prepare().hash, before.hash);
+        assert_eq!(checkout.written(), stamps);
+    }
+
+    #[test]
+    fn the_simulator_s_sources_and_the_pin_move_the_hash() {
+        let mut checkout = Checkout::new();
+        let mut seen = BTreeSet::from([checkout.prepare().hash]);
+        fs::write(checkout.dir.path().join("sim.cpp"), "int metal_sim_y;\n").unwrap();
+        assert!(seen.insert(checkout.prepare().hash));
+
+        let lock = tree::read_text(&checkout.layout.pin_lock).unwrap();
+        checkout.layout.pin_lock = checkout.dir.path().join("lock.toml");
+        fs::write(&checkout.layout.pin_lock, lock + "# edited\n").unwrap();
+        assert!(seen.insert(checkout.prepare().hash));
+    }
+}

@@ -39,6 +39,7 @@
 //! | `DEP_GGML_DEFINES` | what ggml was compiled with: `NAME` or `NAME=value`, separated by semicolons |
 //! | `DEP_GGML_ARCHIVE` | the static archive |
 //! | `DEP_GGML_VERSION` | ggml's version |
+//! | `DEP_GGML_DEFINES` | the defines of every file, `NAME` or `NAME=VALUE`, separated by semicolons |
 //! | `DEP_GGML_BACKENDS` | comma-separated: `cpu`, `blas`, `metal`, `metal-sim` |
 
 #![no_std]

@@ -1,0 +1,121 @@
+//! Generating the committed bindings.
+//!
+//! ggml-sys's build script knows how (feature `bindgen`, `ggml-sys/build/bindings.rs`), since it has the patched headers.
+//! This command runs it and takes what it made.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+const PACKAGE: &str = "ggml-sys";
+
+/// Replaces the committed bindings by freshly generated ones.
+pub fn write() -> Result<()> {
+    let file = committed();
+    fs::write(&file, generate()?).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("wrote {}", file.display());
+    Ok(())
+}
+
+/// Fails where the committed bindings are not what the headers say.
+pub fn check() -> Result<()> {
+    let file = committed();
+    let old =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let new = generate()?;
+    if let Some((number, (old, new))) = first_difference(&old, &new) {
+        bail!(
+            "{} does not match ggml's headers. Run `cargo xtask bindings`.\nline {number}\n  committed: {old}\n  generated: {new}",
+            file.display()
+        );
+    }
+    println!("{} matches ggml's headers", file.display());
+    Ok(())
+}
+
+fn committed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ggml-sys/src/bindings.rs")
+}
+
+/// Runs ggml-sys's build script with the feature `bindgen` and reads the file that it wrote.
+fn generate() -> Result<String> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "check",
+            "--package",
+            PACKAGE,
+            "--features",
+            "bindgen",
+            "--message-format",
+            "json-render-diagnostics",
+        ])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!(
+            "ggml-sys did not build with the feature bindgen. If libclang is missing: `pip install libclang`, and set \
+             LIBCLANG_PATH to the folder that holds the library"
+        );
+    }
+    let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
+    let file = out_dir(&messages)
+        .context("cargo did not say where ggml-sys's OUT_DIR is")?
+        .join("bindings.rs");
+    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// `OUT_DIR` of ggml-sys's build script, from cargo's JSON messages.
+fn out_dir(messages: &str) -> Option<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["reason"] == "build-script-executed")
+        .find(|message| {
+            message["package_id"]
+                .as_str()
+                .is_some_and(|id| id.contains(PACKAGE))
+        })
+        .and_then(|message| message["out_dir"].as_str().map(PathBuf::from))
+}
+
+/// Number (from 1) and both versions of the first line in which two texts differ.
+fn first_difference<'t>(old: &'t str, new: &'t str) -> Option<(usize, (&'t str, &'t str))> {
+    let (mut old, mut new) = (old.lines(), new.lines());
+    (1..).find_map(|number| match (old.next(), new.next()) {
+        (None, None) => Some(None),
+        (a, b) if a == b => None,
+        (a, b) => Some(Some((number, (a.unwrap_or("(end)"), b.unwrap_or("(end)"))))),
+    })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_out_dir_is_ggml_sys_s() {
+        let messages = concat!(
+            "not json\n",
+            "{\"reason\":\"build-script-executed\",\"package_id\":\"path+file:///x/other#0.1.0\",\"out_dir\":\"/no\"}\n",
+            "{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///x/ggml-sys#0.1.0\"}\n",
+            "{\"reason\":\"build-script-executed\",\"package_id\":\"path+file:///x/ggml-sys#0.1.0\",\"out_dir\":\"/yes\"}\n",
+        );
+        assert_eq!(out_dir(messages), Some(PathBuf::from("/yes")));
+        assert_eq!(out_dir(""), None);
+    }
+
+    #[test]
+    fn the_first_difference_is_found_also_at_the_end() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some((2, ("b", "c"))));
+        assert_eq!(first_difference("a\n", "a\nb\n"), Some((2, ("(end)", "b"))));
+    }
+}
