@@ -90,5 +90,5 @@ fn global_functions(text: &str) -> impl Iterator<Item = &str> {
             line.starts_with(|c: char| c.is_ascii_alphabetic()) && line.trim_end().ends_with('{')
         })
         .filter(|line| !line.starts_with("static "))
-        .filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next())
+        .filter_map(|line| line.split_once('(')?.0.trim_end().rsplit([' ', '*']).next())
 }
