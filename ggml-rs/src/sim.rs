@@ -47,15 +47,19 @@ impl Counters {
 impl Sub for Counters {
     type Output = Self;
 
-    /// The work done between two readings.
+    /// The work done between two readings; never below zero, should something reset the counters in between.
     fn sub(self, earlier: Self) -> Self {
         Self {
-            dispatches: self.dispatches - earlier.dispatches,
-            threadgroups: self.threadgroups - earlier.threadgroups,
-            threadgroup_barriers: self.threadgroup_barriers - earlier.threadgroup_barriers,
-            simdgroup_fmas: self.simdgroup_fmas - earlier.simdgroup_fmas,
-            threadgroup_bytes: self.threadgroup_bytes - earlier.threadgroup_bytes,
-            lane_switches: self.lane_switches - earlier.lane_switches,
+            dispatches: self.dispatches.saturating_sub(earlier.dispatches),
+            threadgroups: self.threadgroups.saturating_sub(earlier.threadgroups),
+            threadgroup_barriers: self
+                .threadgroup_barriers
+                .saturating_sub(earlier.threadgroup_barriers),
+            simdgroup_fmas: self.simdgroup_fmas.saturating_sub(earlier.simdgroup_fmas),
+            threadgroup_bytes: self
+                .threadgroup_bytes
+                .saturating_sub(earlier.threadgroup_bytes),
+            lane_switches: self.lane_switches.saturating_sub(earlier.lane_switches),
         }
     }
 }

@@ -37,7 +37,7 @@ const MUTANTS: &[Mutant] = &[
         file: "src/ggml-metal/kernels/mul_mm.metal",
         from: "(shmem + 64*32*sizeof(S0))",
         to: "(shmem + 4096)",
-        verdict: |run| all_cases_fail(run, "NMSE", "NaN"),
+        verdict: |run| some_cases_fail(run, "NMSE"),
     },
     Mutant {
         name: "threadgroup_memory_8192",
