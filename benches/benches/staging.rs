@@ -10,22 +10,63 @@ use ggml_rs::{DType, Device, Staging};
 use ggml_rs_benches::OutProd;
 
 const CPU: &[OutProd] = &[
-    OutProd { weight: DType::F32, m: 512, n: 512, k: 512 },
-    OutProd { weight: DType::F32, m: 1024, n: 1024, k: 16 },
-    OutProd { weight: DType::Q4K, m: 1024, n: 64, k: 1024 },
+    OutProd {
+        weight: DType::F32,
+        m: 512,
+        n: 512,
+        k: 512,
+    },
+    OutProd {
+        weight: DType::F32,
+        m: 1024,
+        n: 1024,
+        k: 16,
+    },
+    OutProd {
+        weight: DType::Q4K,
+        m: 1024,
+        n: 64,
+        k: 1024,
+    },
 ];
 
 /// A weight of a small model with 1024 tokens, twice, then a LoRA adapter and a ragged one.
 const METAL: &[OutProd] = &[
-    OutProd { weight: DType::Q4K, m: 1536, n: 1024, k: 1536 },
-    OutProd { weight: DType::F32, m: 1536, n: 1024, k: 1536 },
-    OutProd { weight: DType::F32, m: 1024, n: 16, k: 512 },
-    OutProd { weight: DType::F32, m: 1000, n: 30, k: 500 },
+    OutProd {
+        weight: DType::Q4K,
+        m: 1536,
+        n: 1024,
+        k: 1536,
+    },
+    OutProd {
+        weight: DType::F32,
+        m: 1536,
+        n: 1024,
+        k: 1536,
+    },
+    OutProd {
+        weight: DType::F32,
+        m: 1024,
+        n: 16,
+        k: 512,
+    },
+    OutProd {
+        weight: DType::F32,
+        m: 1000,
+        n: 30,
+        k: 500,
+    },
 ];
 
 const STAGINGS: [(&str, Staging); 2] = [("float", Staging::Float), ("half", Staging::Half)];
 
-fn time(criterion: &mut Criterion, group: &str, shapes: &[OutProd], device: Device, arms: &[(&str, Staging)]) -> Result<()> {
+fn time(
+    criterion: &mut Criterion,
+    group: &str,
+    shapes: &[OutProd],
+    device: Device,
+    arms: &[(&str, Staging)],
+) -> Result<()> {
     let mut group = criterion.benchmark_group(group);
     for shape in shapes {
         // A multiply-add counts as two operations.
@@ -43,10 +84,21 @@ fn time(criterion: &mut Criterion, group: &str, shapes: &[OutProd], device: Devi
 
 /// One line per shape and staging: pipelines and counters of a single run.
 fn count(device: Device) -> Result<()> {
-    println!("\nOUT_PROD on {} ({}): counters of one run, not times\n", device.name(), device.description());
+    println!(
+        "\nOUT_PROD on {} ({}): counters of one run, not times\n",
+        device.name(),
+        device.description()
+    );
     println!(
         "{:<26} {:<6} {:<28} {:>10} {:>10} {:>12} {:>12} {:>14}",
-        "shape", "arm", "product's kernel", "tg bytes", "dispatches", "threadgroups", "barriers", "matrix FMAs"
+        "shape",
+        "arm",
+        "product's kernel",
+        "tg bytes",
+        "dispatches",
+        "threadgroups",
+        "barriers",
+        "matrix FMAs"
     );
     for shape in METAL {
         for (arm, staging) in STAGINGS {
@@ -54,7 +106,10 @@ fn count(device: Device) -> Result<()> {
             let before = Counters::read(device).context("a simulated device counts")?;
             let dispatches = prepared.plan.run_traced(&mut prepared.backend)?;
             let run = Counters::read(device).context("a simulated device counts")? - before;
-            let product = dispatches.iter().find(|d| d.pipeline.starts_with("kernel_mul_mm")).context("no product")?;
+            let product = dispatches
+                .iter()
+                .find(|d| d.pipeline.starts_with("kernel_mul_mm"))
+                .context("no product")?;
             println!(
                 "{:<26} {arm:<6} {:<28} {:>10} {:>10} {:>12} {:>12} {:>14}",
                 shape.to_string(),
@@ -72,7 +127,13 @@ fn count(device: Device) -> Result<()> {
 
 fn main() -> Result<()> {
     let mut criterion = Criterion::default().configure_from_args();
-    time(&mut criterion, "out_prod_cpu", CPU, Device::cpu()?, &[("cpu", Staging::Float)])?;
+    time(
+        &mut criterion,
+        "out_prod_cpu",
+        CPU,
+        Device::cpu()?,
+        &[("cpu", Staging::Float)],
+    )?;
     match Device::by_name("MTL0") {
         Ok(metal) if metal.is_simulated() => count(metal)?,
         Ok(metal) => time(&mut criterion, "out_prod_metal", METAL, metal, &STAGINGS)?,

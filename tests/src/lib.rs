@@ -37,7 +37,10 @@ impl Run {
     /// The numbers of the closing line `P/N tests passed`; `None` when the run did not get that far.
     #[must_use]
     pub fn tally(&self) -> Option<(usize, usize)> {
-        let line = self.stdout.lines().find_map(|line| line.trim().strip_suffix(" tests passed"))?;
+        let line = self
+            .stdout
+            .lines()
+            .find_map(|line| line.trim().strip_suffix(" tests passed"))?;
         let (passed, run) = line.split_once('/')?;
         Some((passed.parse().ok()?, run.parse().ok()?))
     }
@@ -55,12 +58,20 @@ impl Run {
     /// The case that was running when the process died, if it died in one: its name is flushed before it starts.
     #[must_use]
     pub fn unfinished_case(&self) -> Option<&str> {
-        self.stdout.lines().last()?.trim_end().strip_suffix("):").map(str::trim_start)
+        self.stdout
+            .lines()
+            .last()?
+            .trim_end()
+            .strip_suffix("):")
+            .map(str::trim_start)
     }
 
     /// Everything it printed, for a failing test to show.
     #[must_use]
     pub fn transcript(&self) -> String {
-        format!("{}\n--- stdout\n{}\n--- stderr\n{}", self.status, self.stdout, self.stderr)
+        format!(
+            "{}\n--- stdout\n{}\n--- stderr\n{}",
+            self.status, self.stdout, self.stderr
+        )
     }
 }

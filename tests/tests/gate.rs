@@ -3,8 +3,22 @@
 use ggml_rs_tests::{Run, backend_ops};
 
 fn gate(args: &[&str]) -> Run {
-    let fixed = ["test", "-o", "OUT_PROD", "--set", "gate", "-b", "MTL0", "--require", "MTL0"];
-    backend_ops(env!("CARGO_BIN_EXE_backend-ops-under-test"), &[&fixed, args].concat()).expect("backend-ops starts")
+    let fixed = [
+        "test",
+        "-o",
+        "OUT_PROD",
+        "--set",
+        "gate",
+        "-b",
+        "MTL0",
+        "--require",
+        "MTL0",
+    ];
+    backend_ops(
+        env!("CARGO_BIN_EXE_backend-ops-under-test"),
+        &[&fixed, args].concat(),
+    )
+    .expect("backend-ops starts")
 }
 
 #[track_caller]
@@ -26,7 +40,10 @@ fn half_staging_fails_exactly_the_four_that_overflow_half() {
     assert_eq!(failures.len(), 4, "{}", run.transcript());
     for (case, reason) in failures {
         assert!(case.contains("b_range=150000"), "{case}");
-        assert!(reason.contains("NaN") || reason.contains("inf"), "{case}: {reason}");
+        assert!(
+            reason.contains("NaN") || reason.contains("inf"),
+            "{case}: {reason}"
+        );
     }
 }
 
@@ -36,8 +53,16 @@ fn the_tensor_kernel_passes_under_either_staging() {
     for staging in ["float", "half"] {
         let run = gate(&["--tensor", "on", "--staging", staging]);
         assert_ended(&run, (37, 37), 0);
-        assert!(run.stdout.contains("tensor API: on"), "{}", run.transcript());
-        assert!(run.stdout.contains("a is staged in half"), "{}", run.transcript());
+        assert!(
+            run.stdout.contains("tensor API: on"),
+            "{}",
+            run.transcript()
+        );
+        assert!(
+            run.stdout.contains("a is staged in half"),
+            "{}",
+            run.transcript()
+        );
     }
 }
 
@@ -45,6 +70,16 @@ fn the_tensor_kernel_passes_under_either_staging() {
 fn kernels_are_shown_with_their_threadgroup_memory() {
     let run = gate(&["--tensor", "off", "--kernels", "-p", "b_range=150000"]);
     assert_ended(&run, (4, 4), 0);
-    let products = run.stdout.lines().filter(|line| line.contains("kernel_mul_mm_f32_f32_fp32"));
-    assert!(products.filter(|line| line.contains("(12288 threadgroup bytes)")).count() >= 4, "{}", run.transcript());
+    let products = run
+        .stdout
+        .lines()
+        .filter(|line| line.contains("kernel_mul_mm_f32_f32_fp32"));
+    assert!(
+        products
+            .filter(|line| line.contains("(12288 threadgroup bytes)"))
+            .count()
+            >= 4,
+        "{}",
+        run.transcript()
+    );
 }

@@ -65,7 +65,10 @@ const MUTANTS: &[Mutant] = &[
 fn all_cases_fail(run: &Run, reason: &str, or: &str) -> Result<String> {
     let failures = run.failures();
     ensure!(run.tally() == Some((0, 37)), "expected 0/37");
-    match failures.iter().find(|(_, why)| !why.contains(reason) && !why.contains(or)) {
+    match failures
+        .iter()
+        .find(|(_, why)| !why.contains(reason) && !why.contains(or))
+    {
         Some((case, why)) => bail!("another reason than {reason:?}: {case}): {why}"),
         None => Ok(format!("37 of 37 cases, the first: {}", failures[0].1)),
     }
@@ -74,7 +77,10 @@ fn all_cases_fail(run: &Run, reason: &str, or: &str) -> Result<String> {
 fn some_cases_fail(run: &Run, reason: &str) -> Result<String> {
     let failures = run.failures();
     match failures.iter().find(|(_, why)| why.contains(reason)) {
-        Some((case, why)) => Ok(format!("{} of 37 cases, among them {case}): {why}", failures.len())),
+        Some((case, why)) => Ok(format!(
+            "{} of 37 cases, among them {case}): {why}",
+            failures.len()
+        )),
         None => bail!("no case failed with {reason:?}"),
     }
 }
@@ -103,7 +109,12 @@ fn copy_changed(from: &Path, to: &Path, mutant: Option<&Mutant>) -> Result<()> {
 fn mutate(content: &[u8], mutant: &Mutant) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(content)?;
     let count = text.matches(mutant.from).count();
-    ensure!(count == 1, "{:?} stands {count} times in {}", mutant.from, mutant.file);
+    ensure!(
+        count == 1,
+        "{:?} stands {count} times in {}",
+        mutant.from,
+        mutant.file
+    );
     Ok(text.replace(mutant.from, mutant.to).into_bytes())
 }
 
@@ -121,27 +132,49 @@ fn run_gate(mutant: Option<&Mutant>) -> Result<Run> {
     let build = metal_sim::Build::new(tree, objects)
         .forced_include(env!("GGML_PREFIX_HEADER"))
         .include(root.join("gen"));
-    let build = env!("GGML_DEFINES").split(';').fold(build, |build, define| match define.split_once('=') {
-        Some((name, value)) => build.define(name, Some(value)),
-        None => build.define(define, None),
-    });
+    let build = env!("GGML_DEFINES")
+        .split(';')
+        .fold(build, |build, define| match define.split_once('=') {
+            Some((name, value)) => build.define(name, Some(value)),
+            None => build.define(define, None),
+        });
     let objects = build.compile()?;
     build.link_plugin(&objects, Path::new(env!("GGML_ARCHIVE")), &library)?;
 
-    let library = library.to_str().context("the target folder's path is not UTF-8")?;
-    let args = ["test", "-o", "OUT_PROD", "--set", "gate", "-b", "MTL0", "--backend-lib", library];
+    let library = library
+        .to_str()
+        .context("the target folder's path is not UTF-8")?;
+    let args = [
+        "test",
+        "-o",
+        "OUT_PROD",
+        "--set",
+        "gate",
+        "-b",
+        "MTL0",
+        "--backend-lib",
+        library,
+    ];
     backend_ops(env!("CARGO_BIN_EXE_backend-ops-under-test"), &args)
 }
 
 fn control() -> Result<String> {
     let run = run_gate(None)?;
-    ensure!(run.tally() == Some((37, 37)) && run.status.success(), "the control must pass:\n{}", run.transcript());
+    ensure!(
+        run.tally() == Some((37, 37)) && run.status.success(),
+        "the control must pass:\n{}",
+        run.transcript()
+    );
     Ok("survives, as it must: 37/37".into())
 }
 
 fn kill(mutant: &Mutant) -> Result<String> {
     let run = run_gate(Some(mutant))?;
-    ensure!(!run.status.success(), "the gate passed:\n{}", run.transcript());
+    ensure!(
+        !run.status.success(),
+        "the gate passed:\n{}",
+        run.transcript()
+    );
     let why = match run.unfinished_case() {
         Some(case) => format!("the process died ({}) in {case})", run.status),
         None => (mutant.verdict)(&run).with_context(|| run.transcript())?,
@@ -162,9 +195,15 @@ fn main() -> ExitCode {
     // They share a build folder.
     args.test_threads = Some(1);
 
-    let simulated = env!("GGML_BACKENDS").split(',').any(|backend| backend == "metal-sim");
+    let simulated = env!("GGML_BACKENDS")
+        .split(',')
+        .any(|backend| backend == "metal-sim");
     let trials = std::iter::once(trial("control", control))
-        .chain(MUTANTS.iter().map(|mutant| trial(mutant.name, || kill(mutant))))
+        .chain(
+            MUTANTS
+                .iter()
+                .map(|mutant| trial(mutant.name, || kill(mutant))),
+        )
         // Mutants are built for the simulated device: where it is not built, they are listed as ignored, not passed.
         .map(|trial| trial.with_ignored_flag(!simulated))
         .collect();
