@@ -13,6 +13,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
@@ -70,7 +71,8 @@ pub(crate) unsafe extern "C-unwind" fn on_abort(message: *const c_char) {
     if DEPTH.try_with(Cell::get).unwrap_or(0) > 0 {
         resume_unwind(Box::new(Assertion(message)));
     }
-    eprintln!("{message}");
+    // Not eprintln, which panics when it cannot write.
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 #[cfg(test)]

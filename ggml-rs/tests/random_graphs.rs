@@ -1,4 +1,4 @@
-//! Random graphs on the CPU backend: whatever ops, types, shapes and layouts come together, the answer is a
+//! Random graphs: whatever ops, types, shapes and layouts come together, the answer is a
 //! result or an error. An assertion of ggml would end this process, which fails the test; a write past a
 //! tensor changes its sentinel.
 
@@ -6,8 +6,8 @@ mod common;
 
 use common::Random;
 use ggml_rs::{
-    Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions, Result,
-    Tensor,
+    Backend, Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions,
+    Result, Tensor,
 };
 
 const DTYPES: [DType; 14] = {
@@ -110,46 +110,60 @@ fn build(random: &mut Random) -> Result<(Graph, (Vec<Input>, Output))> {
     })
 }
 
-#[test]
-fn random_graphs_run_or_are_refused() {
-    let device = Device::cpu().unwrap();
+/// Runs the graphs of `seeds` on a device; returns how many ran and how many were refused.
+fn sweep(device: Device, seeds: std::ops::Range<u64>) -> (usize, usize) {
     let mut backend = device.open().unwrap();
     let (mut ran, mut refused) = (0, 0);
-    for seed in 0..3000 {
-        let mut random = Random::new(seed);
-        let (graph, (inputs, output)) =
-            build(&mut random).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let placement = random.pick(&[
-            Placement::Pooled,
-            Placement::Separate {
-                sentinel_bytes: 512,
-            },
-        ]);
-        let mut plan = match Plan::new(graph, &backend, PlanOptions { placement }) {
-            Ok(plan) => plan,
-            Err(Error::Unsupported(_)) => {
-                refused += 1;
-                continue;
-            }
-            Err(error) => panic!("seed {seed}: {error}"),
-        };
-        for input in &inputs {
-            // Zero bytes are a valid value of every type.
-            plan.set_bytes(input, &vec![0; input.shape().bytes(input.dtype()).unwrap()])
-                .unwrap();
+    for seed in seeds {
+        match run(&mut Random::new(seed), &mut backend) {
+            Ok(()) => ran += 1,
+            Err(Error::Unsupported(_)) => refused += 1,
+            Err(error) => panic!("seed {seed} on {}: {error}", device.name()),
         }
-        plan.run(&mut backend)
-            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        plan.read_bytes(&output).unwrap();
-        if matches!(placement, Placement::Separate { .. }) {
-            plan.check_sentinels()
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        }
-        ran += 1;
     }
-    println!("{ran} graphs ran, {refused} were refused");
+    println!(
+        "{}: {ran} graphs ran, {refused} were refused",
+        device.name()
+    );
+    (ran, refused)
+}
+
+fn run(random: &mut Random, backend: &mut Backend) -> Result<()> {
+    let (graph, (inputs, output)) = build(random)?;
+    let placement = random.pick(&[
+        Placement::Pooled,
+        Placement::Separate {
+            sentinel_bytes: 512,
+        },
+    ]);
+    let mut plan = Plan::new(graph, backend, PlanOptions { placement })?;
+    for input in &inputs {
+        // Zero bytes are a valid value of every type.
+        plan.set_bytes(input, &vec![0; input.shape().bytes(input.dtype())?])?;
+    }
+    plan.run(backend)?;
+    plan.read_bytes(&output)?;
+    match placement {
+        Placement::Pooled => Ok(()),
+        Placement::Separate { .. } => plan.check_sentinels(),
+    }
+}
+
+#[test]
+fn the_cpu_runs_or_refuses_random_graphs() {
+    let (ran, refused) = sweep(Device::cpu().unwrap(), 0..3000);
     assert!(
         ran > 300 && refused > 300,
+        "{ran} ran, {refused} refused: the mix shows too little"
+    );
+}
+
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+#[test]
+fn the_simulated_metal_device_runs_or_refuses_random_graphs() {
+    let (ran, refused) = sweep(Device::by_name("MTL0").unwrap(), 0..1000);
+    assert!(
+        ran > 100 && refused > 100,
         "{ran} ran, {refused} refused: the mix shows too little"
     );
 }

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 /// ggml aligns what it places in a context to 16 bytes, and asserts that the context begins so.
 #[repr(align(16))]
 #[derive(Clone, Copy)]
-struct Chunk(
-    #[allow(dead_code, reason = "only its size and alignment matter")] [MaybeUninit<u8>; 16],
-);
+struct Chunk {
+    _bytes: [MaybeUninit<u8>; 16],
+}
 
 /// A ggml context that holds descriptions, never values.
 pub(crate) struct Context {

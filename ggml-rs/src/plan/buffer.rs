@@ -94,8 +94,7 @@ pub(super) unsafe fn alloc_size(
     })
 }
 
-/// Refuses what cannot succeed, before memory is asked for: beyond the largest buffer of the device, or
-/// beyond the host's whole memory, which the system would promise and not give.
+/// Refuses a buffer that the device cannot make, before memory is asked for.
 ///
 /// # Errors
 /// [`Error::Alloc`].
@@ -107,12 +106,23 @@ pub(super) fn check_size(
 ) -> Result<()> {
     // SAFETY: the buffer type lives as long as the device.
     let largest = unsafe { sys::ggml_backend_buft_get_max_size(kind) };
-    let memory = if device.kind() == DeviceKind::Cpu {
-        device.memory().total
-    } else {
-        usize::MAX
-    };
-    let limit = largest.min(memory);
+    check_limit(device, bytes, largest, what)?;
+    check_memory(device, bytes, what)
+}
+
+/// Refuses more than the host's whole memory, which the system would promise and not give. Other devices
+/// answer for themselves.
+///
+/// # Errors
+/// [`Error::Alloc`].
+pub(super) fn check_memory(device: Device, bytes: usize, what: &str) -> Result<()> {
+    if device.kind() != DeviceKind::Cpu {
+        return Ok(());
+    }
+    check_limit(device, bytes, device.memory().total, what)
+}
+
+fn check_limit(device: Device, bytes: usize, limit: usize, what: &str) -> Result<()> {
     if bytes <= limit {
         return Ok(());
     }

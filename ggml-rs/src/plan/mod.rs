@@ -80,7 +80,7 @@ unsafe impl Send for Plan {}
 
 enum PlanMemory {
     // Only held: its buffers are reached through the graph's tensors.
-    Pooled(#[allow(dead_code, reason = "keeps the buffers alive")] Pooled),
+    Pooled { _allocator: Pooled },
     Separate(Separate),
 }
 
@@ -96,7 +96,9 @@ impl Plan {
             return Err(Error::Unsupported(Box::new(unsupported)));
         }
         let memory = match options.placement {
-            Placement::Pooled => PlanMemory::Pooled(Pooled::new(&graph, backend)?),
+            Placement::Pooled => PlanMemory::Pooled {
+                _allocator: Pooled::new(&graph, backend)?,
+            },
             Placement::Separate { sentinel_bytes } => {
                 PlanMemory::Separate(Separate::new(&graph, backend, sentinel_bytes)?)
             }
@@ -229,7 +231,7 @@ impl Plan {
     pub fn check_sentinels(&self) -> Result<()> {
         match &self.memory {
             PlanMemory::Separate(memory) => memory.check(),
-            PlanMemory::Pooled(_) => {
+            PlanMemory::Pooled { .. } => {
                 let detail =
                     "pooled tensors have no watched bytes: make the plan with Placement::Separate";
                 Err(Error::Param(OpError::new(
@@ -283,8 +285,12 @@ impl fmt::Debug for Plan {
 /// Keeps runs apart where they would share state: the recorder of dispatches, and everything that the
 /// simulated device reports about a run, belong to the process.
 enum Running {
-    Shared(#[allow(dead_code, reason = "held until the run ends")] RwLockReadGuard<'static, ()>),
-    Alone(#[allow(dead_code, reason = "held until the run ends")] RwLockWriteGuard<'static, ()>),
+    Shared {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
 }
 
 static RUNS: RwLock<()> = RwLock::new(());
@@ -294,10 +300,15 @@ impl Running {
         if device.is_simulated() {
             return Self::alone();
         }
-        Self::Shared(RUNS.read().unwrap_or_else(PoisonError::into_inner))
+        // The lock protects no data, so a panic under it leaves nothing behind.
+        Self::Shared {
+            _guard: RUNS.read().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn alone() -> Self {
-        Self::Alone(RUNS.write().unwrap_or_else(PoisonError::into_inner))
+        Self::Alone {
+            _guard: RUNS.write().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 }

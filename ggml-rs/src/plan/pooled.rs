@@ -1,7 +1,7 @@
 //! Pooled memory: ggml's graph allocator, which places tensors over ones that are no longer needed.
 
 use std::collections::HashSet;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 
 use ggml_sys as sys;
 
@@ -20,26 +20,50 @@ impl Pooled {
     /// # Errors
     /// [`Error::Alloc`].
     pub fn new(graph: &Graph, backend: &Backend) -> Result<Self> {
-        let kind = backend.buffer_type();
-        let bytes = check_sizes(graph, backend)?;
+        check_tensors(graph, backend)?;
         // SAFETY: the buffer type lives as long as the device.
         let allocator = guard::call("ggml_gallocr_new", || unsafe {
-            sys::ggml_gallocr_new(kind)
+            sys::ggml_gallocr_new(backend.buffer_type())
         })?;
-        let allocator =
-            NonNull::new(allocator).ok_or_else(|| buffer::refused("a graph's allocator", 0))?;
+        let allocator = NonNull::new(allocator).ok_or_else(|| buffer::refused(WHAT, 0))?;
         let pooled = Self(allocator);
-        // SAFETY: allocator and graph are alive; no tensor is allocated yet.
-        let done = guard::call("ggml_gallocr_alloc_graph", || unsafe {
-            sys::ggml_gallocr_alloc_graph(allocator.as_ptr(), graph.cgraph().as_ptr())
-        })?;
-        if !done {
-            return Err(buffer::refused("a graph", bytes));
-        }
+        let bytes = pooled.measure(graph)?;
+        buffer::check_memory(backend.device(), bytes, WHAT)?;
+        pooled.allocate(graph, bytes)?;
         poison(graph);
         Ok(pooled)
     }
+
+    /// Bytes that the graph needs, with memory that is used again counted once.
+    fn measure(&self, graph: &Graph) -> Result<usize> {
+        let mut bytes = 0;
+        // SAFETY: allocator and graph are alive; no ids mean one buffer type, so one size is written.
+        guard::call("ggml_gallocr_reserve_n_size", || unsafe {
+            let (allocator, cgraph) = (self.0.as_ptr(), graph.cgraph().as_ptr());
+            sys::ggml_gallocr_reserve_n_size(allocator, cgraph, null(), null(), &mut bytes);
+        })?;
+        Ok(bytes)
+    }
+
+    /// Reserves the memory, then places the tensors. Measuring leaves the allocator with a plan and without
+    /// memory, a state that only reserving ends.
+    fn allocate(&self, graph: &Graph, bytes: usize) -> Result<()> {
+        let (allocator, cgraph) = (self.0.as_ptr(), graph.cgraph().as_ptr());
+        // SAFETY: allocator and graph are alive, and no tensor is allocated yet.
+        let done = guard::call("ggml_gallocr_alloc_graph", || unsafe {
+            sys::ggml_gallocr_reserve(allocator, cgraph)
+                && sys::ggml_gallocr_alloc_graph(allocator, cgraph)
+        })?;
+        if done {
+            Ok(())
+        } else {
+            Err(buffer::refused(WHAT, bytes))
+        }
+    }
 }
+
+/// What errors say the memory was for.
+const WHAT: &str = "a graph";
 
 impl Drop for Pooled {
     fn drop(&mut self) {
@@ -49,8 +73,7 @@ impl Drop for Pooled {
 }
 
 /// Checks each tensor against the device's limits, and that their sum does not overflow ggml's arithmetic.
-/// Returns the sum: an upper bound of what is needed, since memory is reused.
-fn check_sizes(graph: &Graph, backend: &Backend) -> Result<usize> {
+fn check_tensors(graph: &Graph, backend: &Backend) -> Result<()> {
     let kind = backend.buffer_type();
     let mut sum = 0_usize;
     for &tensor in graph.tensors() {
@@ -59,15 +82,16 @@ fn check_sizes(graph: &Graph, backend: &Backend) -> Result<usize> {
         buffer::check_size(backend.device(), kind, bytes, "a tensor")?;
         sum = sum.saturating_add(bytes);
     }
-    if sum > isize::MAX as usize {
-        let detail = "the tensors' sizes overflow".to_owned();
-        return Err(Error::Alloc {
-            what: "a graph".into(),
-            bytes: usize::MAX,
-            detail,
-        });
+    // Padding included, ggml's sums stay below twice this.
+    if sum <= isize::MAX as usize / 2 {
+        return Ok(());
     }
-    Ok(sum)
+    let detail = "the sum of the tensors' sizes overflows".to_owned();
+    Err(Error::Alloc {
+        what: WHAT.to_owned(),
+        bytes: usize::MAX,
+        detail,
+    })
 }
 
 /// Fills every buffer that the allocator made.

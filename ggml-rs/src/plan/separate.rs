@@ -18,7 +18,7 @@ const COPY_ALIGNMENT: usize = 4;
 pub(super) struct Separate {
     guarded: Vec<Guarded>,
     // Holds the sentinels' descriptions.
-    _context: Context,
+    context: Context,
 }
 
 /// One tensor's buffer and the sentinel behind the tensor.
@@ -39,7 +39,7 @@ impl Separate {
         let overhead = unsafe { sys::ggml_tensor_overhead() };
         let mut memory = Self {
             guarded: Vec::with_capacity(graph.tensors().len()),
-            _context: Context::new(overhead * graph.tensors().len())?,
+            context: Context::new(overhead * graph.tensors().len())?,
         };
         // In this order a view's base is always placed before the view.
         for &tensor in graph.tensors() {
@@ -92,7 +92,7 @@ impl Separate {
     ) -> Result<NonNull<sys::ggml_tensor>> {
         // SAFETY: the context was sized for as many tensors as the graph has.
         let sentinel = guard::call("ggml_new_tensor_1d", || unsafe {
-            sys::ggml_new_tensor_1d(self._context.as_ptr(), DType::I8.raw(), len as i64)
+            sys::ggml_new_tensor_1d(self.context.as_ptr(), DType::I8.raw(), len as i64)
         })?;
         let sentinel = NonNull::new(sentinel).ok_or_else(|| Error::Internal {
             step: "ggml_new_tensor_1d",

@@ -1,0 +1,13 @@
+//! A backend library that does not load. A process of its own: devices are created once.
+
+use ggml_rs::{Device, RegistryOptions};
+
+#[test]
+fn a_library_that_is_missing_is_an_error_and_devices_can_still_be_made() {
+    let mut options = RegistryOptions::default();
+    options.backend_lib = Some("no/such/library.so".into());
+    // SAFETY: no environment variable is set, and the library does not exist.
+    let error = unsafe { options.install() }.unwrap_err().to_string();
+    assert!(error.contains("no/such/library.so"), "{error}");
+    assert_eq!(Device::cpu().unwrap().name(), "CPU");
+}
