@@ -107,6 +107,17 @@ impl OperandData {
     }
 }
 
+/// What remains of values that are stored as `dtype`.
+///
+/// # Errors
+/// When values do not convert to the type.
+pub fn stored_as(dtype: DType, values: &[f32]) -> ggml_rs::Result<Vec<f32>> {
+    match dtype {
+        DType::F32 => Ok(values.to_vec()),
+        other => dequantize(other, &quantize(other, values, other.block_len())?),
+    }
+}
+
 fn stream(seed: u64, case: &str, operand: &str) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());

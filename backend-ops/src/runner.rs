@@ -129,8 +129,8 @@ fn judge(
     result: &mut CaseResult,
 ) -> Result<Outcome, Failure> {
     let built = Built::new(case, settings.staging)?;
-    if !target.device.unsupported(&built.graph).is_empty() {
-        let reason = refusal(case, target.device);
+    if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
+        let reason = refusal(case, target.device).unwrap_or_else(|| refused.reason.clone());
         return if settings.require_support {
             Err(Failure::Required(reason))
         } else {
@@ -234,19 +234,15 @@ fn check_routing(
     }
 }
 
-/// Why the device refuses a case that it was found to refuse.
-fn refusal(case: &dyn Case, device: Device) -> String {
+/// What it is about the case that the device refuses: what the first variant leaves out that the device takes.
+fn refusal(case: &dyn Case, device: Device) -> Option<String> {
     let takes = |case: &dyn Case| {
         Built::new(case, Staging::Float)
             .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
     };
     let mut relaxations = case.relaxations().into_iter();
-    relaxations
-        .find(|relaxation| takes(&*relaxation.case))
-        .map_or_else(
-            || format!("{} of this kind", case.op()),
-            |relaxation| relaxation.without,
-        )
+    let taken = relaxations.find(|relaxation| takes(&*relaxation.case))?;
+    Some(taken.without)
 }
 
 #[cfg(test)]

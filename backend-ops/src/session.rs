@@ -67,10 +67,7 @@ impl Session {
                 tallies.push(self.run_device(device, &info, &mut cpu, reports, bar)?);
             } else {
                 for report in reports.iter_mut() {
-                    report.skip_device(
-                        &info,
-                        "Skipping (not selected; the CPU is tested with -b CPU)",
-                    )?;
+                    report.skip_device(&info, skip_reason(device))?;
                 }
             }
         }

@@ -225,3 +225,54 @@ fn rows_are_alone_on_stdout() {
         "{sql}"
     );
 }
+
+/// The tensor API is switched off because its kernel reads `b` unstaged: on devices that have it, half would pass.
+const SIMDGROUP: [&str; 4] = ["test", "--tensor", "off", "-oOUT_PROD"];
+
+#[test]
+fn half_staging_overflows_and_the_report_says_how_to_repeat_it() {
+    let output = backend_ops(
+        &[
+            &SIMDGROUP[..],
+            &[
+                "-b",
+                "MTL0",
+                "-p",
+                "type_a=q8_0.*b_range",
+                "--staging",
+                "half",
+            ],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+    for part in [
+        "staging: half\n",
+        "tensor API: off\n",
+        "f64 reference=",
+        " FAIL\n",
+        "    backend-ops test -b MTL0 --seed 1 --staging half --tensor off -o 'OUT_PROD(type_a=q8_0,",
+        "  0/2 tests passed\n",
+    ] {
+        assert!(text.contains(part), "{part:?}: {text}");
+    }
+}
+
+#[test]
+fn the_kernels_that_ran_are_shown_with_their_memory() {
+    let output = backend_ops(
+        &[
+            &SIMDGROUP[..],
+            &["-b", "MTL0", "-p", "m=32,n=32,k=32", "--kernels"],
+        ]
+        .concat(),
+    );
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let product = text
+        .lines()
+        .find(|line| line.contains("kernel_mul_mm_f32_f32_fp32"))
+        .expect("the product is listed");
+    assert!(product.ends_with("(12288 threadgroup bytes)"), "{product}");
+}

@@ -103,7 +103,7 @@ pub fn defines(target: &Target, parts: Parts) -> Vec<(&'static str, Option<&'sta
     ];
     defines.extend(match target.os {
         Os::Linux => Some(("_GNU_SOURCE", None)),
-        Os::MacOs => Some(("_DARWIN_C_SOURCE", None)),
+        Os::Mac => Some(("_DARWIN_C_SOURCE", None)),
         Os::Windows => Some(("_CRT_SECURE_NO_WARNINGS", None)),
         Os::Other => None,
     });
@@ -200,7 +200,7 @@ mod tests {
         };
         let macos = defines(
             &Target {
-                os: Os::MacOs,
+                os: Os::Mac,
                 arch: Arch::Aarch64,
             },
             on,

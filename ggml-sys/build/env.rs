@@ -34,7 +34,7 @@ pub struct Target {
 pub enum Os {
     /// Linux and Android.
     Linux,
-    MacOs,
+    Mac,
     Windows,
     Other,
 }
@@ -68,7 +68,7 @@ impl Target {
         Ok(Self {
             os: match os {
                 "linux" | "android" => Os::Linux,
-                "macos" => Os::MacOs,
+                "macos" => Os::Mac,
                 "windows" => Os::Windows,
                 _ => Os::Other,
             },
@@ -91,7 +91,7 @@ pub struct Parts {
 
 impl Parts {
     pub fn new(target: &Target) -> Self {
-        let on_macos = target.os == Os::MacOs;
+        let on_macos = target.os == Os::Mac;
         Self {
             metal: cfg!(feature = "metal") && on_macos,
             accelerate: cfg!(feature = "accelerate") && on_macos,
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(
             target,
             Target {
-                os: Os::MacOs,
+                os: Os::Mac,
                 arch: Arch::Aarch64
             }
         );
@@ -153,10 +153,10 @@ mod tests {
         });
         assert!(!linux.metal && !linux.accelerate);
         let macos = Parts::new(&Target {
-            os: Os::MacOs,
+            os: Os::Mac,
             arch: Arch::Aarch64,
         });
         assert!(!macos.metal_sim);
-        assert_eq!(macos.backends().starts_with("cpu"), true);
+        assert!(macos.backends().starts_with("cpu"));
     }
 }

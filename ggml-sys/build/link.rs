@@ -35,7 +35,7 @@ pub fn link(target: &Target, parts: Parts, out_dir: &Path) {
 fn libraries(target: &Target, parts: Parts) -> Vec<String> {
     let mut libraries: Vec<String> = match target.os {
         Os::Linux => vec!["stdc++".to_owned(), "m".to_owned()],
-        Os::MacOs => vec!["c++".to_owned()],
+        Os::Mac => vec!["c++".to_owned()],
         Os::Windows => vec!["stdc++".to_owned(), "advapi32".to_owned()],
         Os::Other => vec!["c++".to_owned()],
     };
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn frameworks_are_linked_with_what_needs_them() {
         let macos = Target {
-            os: Os::MacOs,
+            os: Os::Mac,
             arch: Arch::Aarch64,
         };
         let all = libraries(

@@ -6,6 +6,7 @@
 //! may pass through them.
 //!
 //! ```
+//! // SAFETY: takes nothing and returns a string literal.
 //! let version = unsafe { std::ffi::CStr::from_ptr(ggml_sys::ggml_version()) };
 //! assert_eq!(version.to_str(), Ok(ggml_sys::BUILD.ggml_version));
 //! assert_eq!(ggml_sys::compiled_hash(), ggml_sys::BUILD.hash);
@@ -20,7 +21,7 @@
 //! |---|---|---|
 //! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
 //! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
-//! | `metal-sim` | no | the Metal backend on a simulated device (see [`sim`]); everywhere but on macOS |
+//! | `metal-sim` | no | the Metal backend on a simulated device (module `sim`); everywhere but on macOS |
 //! | `bindgen` | no | generate the bindings during the build (needs libclang); for maintainers |
 //!
 //! # Environment variables of the build

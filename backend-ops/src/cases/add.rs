@@ -3,7 +3,7 @@
 use ggml_rs::{Builder, DType, Staging, Tensor};
 
 use super::Case;
-use crate::data::{Operand, OperandData};
+use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
 /// One ADD case: `b` has shape `ne`, `a` is `nr` times as large in each dimension.
@@ -59,10 +59,13 @@ impl Case for Add {
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
         let (a, b) = (operands[0].values(), operands[1].values());
         let ne = self.shape();
-        let sum = |(i, &value): (usize, &f32)| {
-            f64::from(value) + f64::from(b[repeated_index(i, ne, self.ne)])
-        };
-        Ok(a.iter().enumerate().map(sum).collect())
+        let sum = |(i, &value): (usize, &f32)| value + b[repeated_index(i, ne, self.ne)];
+        let sums: Vec<f32> = a.iter().enumerate().map(sum).collect();
+        // Rounded to the result's type: half's own rounding is about as large as the limit.
+        Ok(stored_as(self.dtype, &sums)?
+            .into_iter()
+            .map(f64::from)
+            .collect())
     }
 }
 

@@ -4,11 +4,10 @@
 //! OUT_PROD on Metal dequantizes and transposes with the kernels of CPY, so these cases tell a broken copy from a broken
 //! product.
 
-use ggml_rs::quantize::{dequantize, quantize};
 use ggml_rs::{Builder, DType, Staging, Tensor};
 
-use super::Case;
-use crate::data::{Operand, OperandData};
+use super::{Case, Relaxation, relaxed};
+use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
 /// Dimension i of the source becomes dimension `axes[i]` of the view: `ggml_permute`.
@@ -97,10 +96,7 @@ impl Case for Cpy {
         } else {
             values.to_vec()
         };
-        let converted = match self.type_dst {
-            DType::F32 => ordered,
-            other => dequantize(other, &quantize(other, &ordered, self.shape_dst()[0])?)?,
-        };
+        let converted = stored_as(self.type_dst, &ordered)?;
         Ok(converted.into_iter().map(f64::from).collect())
     }
 
@@ -110,6 +106,23 @@ impl Case for Cpy {
         } else {
             1e-6
         }
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            type_src: DType::F32,
+            type_dst: DType::F32,
+            ..self.clone()
+        };
+        let in_order = Self {
+            permute_src: UNPERMUTED,
+            ..self.clone()
+        };
+        let variants = [
+            ("permuted source".to_owned(), in_order),
+            (format!("{} to {}", self.type_src, self.type_dst), floats),
+        ];
+        relaxed(self, variants)
     }
 }
 

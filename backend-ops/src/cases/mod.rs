@@ -76,6 +76,21 @@ pub struct Relaxation {
     pub case: Box<dyn Case>,
 }
 
+/// Relaxations from variants, but for those that leave out what the case does not have.
+fn relaxed<C: Case + PartialEq + 'static>(
+    case: &C,
+    variants: impl IntoIterator<Item = (String, C)>,
+) -> Vec<Relaxation> {
+    variants
+        .into_iter()
+        .filter(|(_, variant)| variant != case)
+        .map(|(without, variant)| Relaxation {
+            without,
+            case: Box::new(variant),
+        })
+        .collect()
+}
+
 /// A list of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Set {

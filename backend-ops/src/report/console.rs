@@ -120,7 +120,7 @@ fn describe(worst: &Worst) -> String {
     let margin = match worst.share() {
         0.0 => "exact".to_owned(),
         share if share > 1.0 => "beyond the limit".to_owned(),
-        share => format!("{:.0} times below the limit", 1.0 / share),
+        share => format!("{:.1} times below the limit", 1.0 / share),
     };
     format!(
         "worst NMSE {:.3e} of at most {:.1e} ({margin}): {}",

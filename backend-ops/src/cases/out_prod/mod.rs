@@ -11,7 +11,7 @@ use ggml_rs::{Builder, DType, Staging, Tensor};
 
 pub use sets::{gate, ours, upstream};
 
-use super::{Case, Relaxation};
+use super::{Case, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
 use crate::routing::Product;
 use crate::vars::Vars;
@@ -216,20 +216,14 @@ impl Case for OutProd {
         let broadcast = format!("broadcast of {} over dims 2 and 3", self.type_a);
         // One difficulty before two: the first variant that a device takes names the reason. Broadcast comes before the
         // type of src0, because a device may take the type without it.
-        [
+        let variants = [
             (b.clone(), float_b),
             (broadcast.clone(), no_broadcast),
             (a.clone(), float_a),
             (format!("{b}, {broadcast}"), float_b_no_broadcast),
             (format!("{b}, {a}"), float),
-        ]
-        .into_iter()
-        .filter(|(_, case)| case != self)
-        .map(|(without, case)| Relaxation {
-            without,
-            case: Box::new(case),
-        })
-        .collect()
+        ];
+        relaxed(self, variants)
     }
 }
 
