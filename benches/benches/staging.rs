@@ -23,7 +23,7 @@ const CPU: &[OutProd] = &[
         k: 16,
     },
     OutProd {
-        weight: DType::Q4K,
+        weight: DType::Q4_K,
         m: 1024,
         n: 64,
         k: 1024,
@@ -33,7 +33,7 @@ const CPU: &[OutProd] = &[
 /// A weight of a small model with 1024 tokens, twice, then a LoRA adapter and a ragged one.
 const METAL: &[OutProd] = &[
     OutProd {
-        weight: DType::Q4K,
+        weight: DType::Q4_K,
         m: 1536,
         n: 1024,
         k: 1536,
