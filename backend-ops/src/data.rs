@@ -10,9 +10,9 @@ use ggml_rs::quantize::{dequantize, quantize};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// Quantizing costs more than everything else a case does, so a quantized operand with more elements than this repeats
-/// rows: each of its rows is drawn at random from a pool of this size. The draw is random rather than cyclic so that a
-/// kernel that skips, repeats or shifts rows still meets other values.
+/// ggml's quantizers search for the best scale of every block, so a quantized operand with more elements than this repeats
+/// rows: each is drawn at random from a pool of this size. Drawn, not taken in turn, so that a kernel that skips, repeats
+/// or shifts rows still meets other values.
 const POOL_ELEMENTS: usize = 1 << 22;
 
 /// A leaf tensor of a case: what to allocate and what to fill it with.

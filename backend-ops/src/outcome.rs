@@ -199,6 +199,12 @@ impl Tally {
         self.passed + self.failed.len()
     }
 
+    /// Whether the device passed: some cases ran, and none failed.
+    #[must_use]
+    pub fn is_pass(&self) -> bool {
+        self.passed > 0 && self.failed.is_empty()
+    }
+
     /// Cases that the device does not support, by reason.
     #[must_use]
     pub fn unsupported(&self) -> &BTreeMap<String, usize> {
@@ -255,6 +261,26 @@ mod tests {
         assert_eq!((tally.passed(), tally.run(), tally.total()), (1, 2, 4));
         assert_eq!(tally.unsupported()["src1 type f16"], 2);
         assert_eq!(tally.failed(), ["ADD(4)"]);
+    }
+
+    #[test]
+    fn a_device_passes_when_something_ran_and_nothing_failed() {
+        let mut tally = Tally::default();
+        assert!(!tally.is_pass());
+        tally.add(&result(
+            "1",
+            Outcome::Unsupported("src1 type f16".into()),
+            None,
+        ));
+        assert!(!tally.is_pass());
+        tally.add(&result("2", Outcome::Passed, None));
+        assert!(tally.is_pass());
+        tally.add(&result(
+            "3",
+            Outcome::Failed(Failure::Routing("x".into())),
+            None,
+        ));
+        assert!(!tally.is_pass());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum Verdict {
 #[non_exhaustive]
 pub enum Error {
     /// A report could not be written.
-    #[error("write the report: {0}")]
+    #[error("write the report")]
     Report(#[from] io::Error),
     /// A device could not be used at all.
     #[error(transparent)]
@@ -71,10 +71,7 @@ impl Session {
                 }
             }
         }
-        let passed = tallies
-            .iter()
-            .filter(|tally| tally.run() > 0 && tally.failed().is_empty())
-            .count();
+        let passed = tallies.iter().filter(|tally| tally.is_pass()).count();
         for report in reports.iter_mut() {
             report.finish(passed, tallies.len())?;
         }
@@ -109,6 +106,8 @@ impl Session {
         for case in &self.cases {
             let name = case.name();
             bar.set_message(name.clone());
+            // The bar draws at its own pace; a case that ends the process must not outrun it.
+            bar.force_draw();
             for report in reports.iter_mut() {
                 report.begin_case(&name)?;
             }
@@ -157,9 +156,46 @@ fn describe(index: usize, device: Device) -> DeviceInfo {
 fn verdict(tallies: &[Tally]) -> Verdict {
     if tallies.iter().any(|tally| !tally.failed().is_empty()) {
         Verdict::Failed
-    } else if tallies.is_empty() || tallies.iter().any(|tally| tally.run() == 0) {
+    } else if tallies.is_empty() || !tallies.iter().all(Tally::is_pass) {
         Verdict::NothingRan
     } else {
         Verdict::Passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Failure, Outcome};
+
+    fn tally(outcomes: &[Outcome]) -> Tally {
+        let mut tally = Tally::default();
+        for outcome in outcomes {
+            tally.add(&CaseResult {
+                op: "ADD",
+                params: String::new(),
+                outcome: outcome.clone(),
+                nmse: None,
+                limit: 1e-7,
+                kernels: Vec::new(),
+            });
+        }
+        tally
+    }
+
+    #[test]
+    fn every_tested_device_must_have_run_something() {
+        let passed = || tally(&[Outcome::Passed]);
+        let unsupported = || tally(&[Outcome::Unsupported("type".into())]);
+        let failed = || {
+            tally(&[
+                Outcome::Passed,
+                Outcome::Failed(Failure::Routing("x".into())),
+            ])
+        };
+        assert_eq!(verdict(&[passed(), passed()]), Verdict::Passed);
+        assert_eq!(verdict(&[passed(), unsupported()]), Verdict::NothingRan);
+        assert_eq!(verdict(&[]), Verdict::NothingRan);
+        assert_eq!(verdict(&[failed(), unsupported()]), Verdict::Failed);
     }
 }

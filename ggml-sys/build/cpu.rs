@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{
     env::{Arch, Os, Parts, Target},
     prefix,
-    tree::Tree,
 };
 
 /// C files of the core.
@@ -84,13 +83,6 @@ pub fn sources(arch: Arch) -> Sources {
     sources
 }
 
-/// Host files of the Metal backend, ours among them.
-pub fn metal_host_sources(tree: &Tree) -> Vec<String> {
-    tree.sources_in("src/ggml-metal", "cpp")
-        .map(str::to_owned)
-        .collect()
-}
-
 /// Defines that every file of ggml needs, name and value.
 pub fn defines(target: &Target, parts: Parts) -> Vec<(&'static str, Option<&'static str>)> {
     let mut defines = vec![
@@ -102,7 +94,7 @@ pub fn defines(target: &Target, parts: Parts) -> Vec<(&'static str, Option<&'sta
         ("GGML_USE_LLAMAFILE", None),
     ];
     defines.extend(match target.os {
-        Os::Linux => Some(("_GNU_SOURCE", None)),
+        Os::Linux | Os::Android => Some(("_GNU_SOURCE", None)),
         Os::Mac => Some(("_DARWIN_C_SOURCE", None)),
         Os::Windows => Some(("_CRT_SECURE_NO_WARNINGS", None)),
         Os::Other => None,

@@ -32,8 +32,8 @@ pub struct Target {
 /// Operating systems that need defines or libraries of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Os {
-    /// Linux and Android.
     Linux,
+    Android,
     Mac,
     Windows,
     Other,
@@ -67,7 +67,8 @@ impl Target {
         }
         Ok(Self {
             os: match os {
-                "linux" | "android" => Os::Linux,
+                "linux" => Os::Linux,
+                "android" => Os::Android,
                 "macos" => Os::Mac,
                 "windows" => Os::Windows,
                 _ => Os::Other,

@@ -35,9 +35,9 @@ pub fn link(target: &Target, parts: Parts, out_dir: &Path) {
 fn libraries(target: &Target, parts: Parts) -> Vec<String> {
     let mut libraries: Vec<String> = match target.os {
         Os::Linux => vec!["stdc++".to_owned(), "m".to_owned()],
-        Os::Mac => vec!["c++".to_owned()],
+        Os::Android => vec!["c++_shared".to_owned(), "m".to_owned()],
         Os::Windows => vec!["stdc++".to_owned(), "advapi32".to_owned()],
-        Os::Other => vec!["c++".to_owned()],
+        Os::Mac | Os::Other => vec!["c++".to_owned()],
     };
     let framework = |name: &str| format!("framework={name}");
     if parts.metal {

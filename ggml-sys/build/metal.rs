@@ -54,7 +54,14 @@ pub fn embedded_symbols(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Objective-C files. They retain and release by hand, so they must be compiled without ARC.
+/// C++ host files, ours among them.
+pub fn host_sources(tree: &Tree) -> Vec<String> {
+    tree.sources_in("src/ggml-metal", "cpp")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Objective-C files.
 pub fn objective_c_sources(tree: &Tree) -> Vec<String> {
     tree.sources_in("src/ggml-metal", "m")
         .map(str::to_owned)

@@ -2,6 +2,7 @@
 
 #[cfg(all(feature = "bindgen", not(test)))]
 pub mod bindings;
+pub mod compile;
 pub mod cpu;
 pub mod env;
 pub mod error;
@@ -20,8 +21,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-
-use cc_units::UnitSet;
 
 use self::{
     env::{Parts, Target},
@@ -62,9 +61,7 @@ fn run() -> Result<(), Error> {
         Vec::new()
     };
     layout.watch();
-    for path in &simulator {
-        println!("cargo::rerun-if-changed={}", path.display());
-    }
+    sim::watch(&simulator);
 
     let source = Source::obtain(&layout, &manifest_dir, &out_dir)?;
     let prepared = Prepared::write(&source, &layout, &simulator, &out_dir)?;
@@ -75,7 +72,7 @@ fn run() -> Result<(), Error> {
     )?;
 
     cc_units::check_compiler(cpu::base_build(&target, parts, &out_dir).cpp(true))?;
-    let objects = compile(&prepared.tree, &target, parts, &out_dir)?;
+    let objects = compile::all(&prepared.tree, &target, parts, &out_dir)?;
     link::archive(&objects, &out_dir)?;
     link::link(&target, parts, &out_dir);
     link::describe(&target, parts, &prepared.version, &out_dir);
@@ -128,67 +125,6 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, String)>, Error> {
         .iter()
         .map(|path| Ok((path.display().to_string(), tree::read_text(path)?)))
         .collect()
-}
-
-/// Compiles what is stale and returns every object of the archive.
-fn compile(
-    tree: &Tree,
-    target: &Target,
-    parts: Parts,
-    out_dir: &Path,
-) -> Result<Vec<PathBuf>, Error> {
-    let root = out_dir.join("ggml");
-    let in_tree = |files: Vec<String>| {
-        files
-            .into_iter()
-            .map(|file| root.join(file))
-            .collect::<Vec<_>>()
-    };
-    let base = || cpu::base_build(target, parts, out_dir);
-    let set = |name: &str, build: cc::Build, files: Vec<PathBuf>| {
-        UnitSet::new(build, out_dir.join("objects").join(name))
-            .root("out", out_dir)
-            .files(files)
-            .compile()
-    };
-
-    let sources = cpu::sources(target.arch);
-    let mut c = in_tree(sources.c);
-    c.push(out_dir.join("gen").join(info::FILE));
-    let mut cpp = in_tree(sources.cpp);
-    if parts.metal {
-        cpp.extend(in_tree(cpu::metal_host_sources(tree)));
-    }
-    if parts.accelerate {
-        cpp.push(root.join("src/ggml-blas/ggml-blas.cpp"));
-    }
-
-    let mut objects = set("c", standard(base(), "c11"), c)?;
-    objects.extend(set(
-        "cpp",
-        standard(base().cpp(true).clone(), "c++17"),
-        cpp,
-    )?);
-    if parts.metal {
-        let mut objective_c = standard(base(), "gnu11");
-        objective_c.flag("-fno-objc-arc");
-        objects.extend(set(
-            "m",
-            objective_c,
-            in_tree(metal::objective_c_sources(tree)),
-        )?);
-        let assembly = metal::embed(tree, &out_dir.join("gen/embed"))?;
-        objects.extend(set("asm", cc::Build::new(), vec![assembly])?);
-    }
-    if parts.metal_sim {
-        objects.extend(sim::compile(target, parts, out_dir)?);
-    }
-    Ok(objects)
-}
-
-fn standard(mut build: cc::Build, standard: &str) -> cc::Build {
-    build.std(standard);
-    build
 }
 
 #[cfg(test)]

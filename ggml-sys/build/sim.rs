@@ -1,6 +1,9 @@
 //! The simulated Metal device: handing the patched tree to metal-sim.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{
     env::{Parts, Target},
@@ -13,6 +16,17 @@ pub fn inputs() -> Vec<PathBuf> {
     return metal_sim::Build::inputs();
     #[cfg(not(feature = "metal-sim"))]
     return Vec::new();
+}
+
+/// Makes cargo watch metal-sim's files, and their folders, so that a new file is seen as well.
+pub fn watch(inputs: &[PathBuf]) {
+    let folders: BTreeSet<&Path> = inputs.iter().filter_map(|path| path.parent()).collect();
+    for path in folders
+        .into_iter()
+        .chain(inputs.iter().map(PathBuf::as_path))
+    {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
 }
 
 /// Compiles kernels, runtime, device and ggml's Metal host files.

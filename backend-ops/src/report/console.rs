@@ -224,12 +224,11 @@ impl<W: Write> Report for ConsoleReport<W> {
             tally.passed(),
             tally.run()
         )?;
-        let passed = tally.run() > 0 && tally.failed().is_empty();
         writeln!(
             self.out,
             "  Backend {}: {}",
             device.name,
-            self.verdict(passed)
+            self.verdict(tally.is_pass())
         )
     }
 
