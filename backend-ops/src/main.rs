@@ -120,7 +120,8 @@ fn progress_bar() -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    // The name has a line of its own: it must not be cut short, because after a crash it is what names the culprit.
+    let style = ProgressStyle::with_template("{msg}\n{bar:30} {pos}/{len} {elapsed}");
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
