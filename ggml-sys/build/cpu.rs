@@ -26,8 +26,9 @@ const CORE_CPP: [&str; 8] = [
 const CPU_C: [&str; 2] = ["ggml-cpu.c", "quants.c"];
 
 /// C++ files of the CPU backend.
-const CPU_CPP: [&str; 13] = [
+const CPU_CPP: [&str; 14] = [
     "ggml-cpu.cpp",
+    "ggml-cpu-out-prod.cpp",
     "amx/amx.cpp",
     "amx/mmq.cpp",
     "binary-ops.cpp",

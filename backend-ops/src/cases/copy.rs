@@ -192,22 +192,37 @@ fn reorder(values: &[f32], ne: [usize; 4], axes: Axes) -> Vec<f32> {
     (0..values.len()).map(at).collect()
 }
 
-/// Upstream's shapes: every type to F32, the float types to each other, by rows and across rows; and the K-quants to F16,
-/// whose kernels are our addition.
+/// Upstream's shapes: every type to F32, the float types to each other, by rows and across rows; and the quantized types
+/// to F16, for which most kernels are our addition.
 #[must_use]
 pub fn cpy_cases() -> Vec<Cpy> {
     const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
-    const QUANTS: [DType; 10] = [
+    const QUANTS: [DType; 25] = [
+        DType::Q1_0,
+        DType::Q2_0,
         DType::Q4_0,
         DType::Q4_1,
         DType::Q5_0,
         DType::Q5_1,
         DType::Q8_0,
+        DType::MXFP4,
+        DType::NVFP4,
         DType::Q2_K,
         DType::Q3_K,
         DType::Q4_K,
         DType::Q5_K,
         DType::Q6_K,
+        DType::IQ1_S,
+        DType::IQ1_M,
+        DType::IQ2_XXS,
+        DType::IQ2_XS,
+        DType::IQ2_S,
+        DType::IQ3_XXS,
+        DType::IQ3_S,
+        DType::IQ4_NL,
+        DType::IQ4_XS,
+        DType::TQ1_0,
+        DType::TQ2_0,
     ];
     const BY_ROWS: Axes = [0, 2, 1, 3];
     let pair = |src: DType, dst: DType| {

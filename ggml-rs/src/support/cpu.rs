@@ -71,14 +71,13 @@ fn packed(a: &Layout, dtypes: &[DType]) -> Verdict {
 }
 
 fn out_prod(a: &Layout, b: &Layout) -> Verdict {
-    dtype(matches!(a.dtype, F32 | F16) || dequantizes(a.dtype), "a", a)?;
-    dtype(b.dtype == F32, "b", b)?;
-    let broadcast = a.ne[2] != b.ne[2] || a.ne[3] != b.ne[3];
+    let float = |dtype| matches!(dtype, F32 | F16 | BF16);
+    dtype(float(a.dtype) || dequantizes(a.dtype), "a", a)?;
+    dtype(float(b.dtype), "b", b)?;
     require(
-        !broadcast || a.dtype == F32,
-        "only an f32 a is repeated over ne[2] and ne[3]",
-    )?;
-    packed_rows("a", a)
+        float(a.dtype) || a.has_packed_rows(),
+        "the rows of a are not packed",
+    )
 }
 
 fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
@@ -194,12 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn out_prod_takes_what_its_kernels_take() {
-        for dtype in DType::ALL {
-            let a = layout(dtype, &[256, 4]);
-            let verdict = check(&out_prod_node(a, layout(F32, &[8, 4])));
-            let takes = matches!(dtype, F32 | F16) || dequantizes(dtype);
-            assert_eq!(verdict.is_ok(), takes, "{dtype}: {verdict:?}");
+    fn out_prod_takes_every_type_that_becomes_float() {
+        for a in DType::ALL {
+            for b in [F32, F16, BF16] {
+                let verdict = check(&out_prod_node(
+                    layout(a, &[256, 4]),
+                    layout(b, &[8, 4, 2, 3]),
+                ));
+                let takes = matches!(a, F32 | F16 | BF16) || dequantizes(a);
+                assert_eq!(verdict.is_ok(), takes, "{a} and {b}: {verdict:?}");
+            }
         }
         check(&out_prod_node(
             layout(F32, &[8, 4]),
@@ -207,8 +210,8 @@ mod tests {
         ))
         .unwrap();
         check(&out_prod_node(
+            transposed(layout(BF16, &[4, 8])),
             layout(F32, &[8, 4]),
-            layout(F32, &[8, 4, 2, 3]),
         ))
         .unwrap();
     }
@@ -217,24 +220,13 @@ mod tests {
     fn out_prod_refuses_with_a_reason() {
         let b = layout(F32, &[8, 4]);
         for (a, b, why) in [
-            (layout(F32, &[8, 4]), layout(F16, &[8, 4]), "b of type f16"),
-            (layout(BF16, &[8, 4]), b, "a of type bf16"),
+            (
+                layout(F32, &[8, 4]),
+                layout(DType::Q8_0, &[32, 4]),
+                "b of type q8_0",
+            ),
+            (layout(I32, &[8, 4]), b, "a of type i32"),
             (layout(DType::Q8_1, &[32, 4]), b, "a of type q8_1"),
-            (
-                layout(F16, &[8, 4]),
-                layout(F32, &[8, 4, 2]),
-                "only an f32 a",
-            ),
-            (
-                layout(DType::Q4_0, &[32, 4]),
-                layout(F32, &[8, 4, 1, 2]),
-                "only an f32 a",
-            ),
-            (
-                transposed(layout(F32, &[4, 8])),
-                b,
-                "rows of a are not packed",
-            ),
             (
                 layout(F32, &[1 << 16, 4]),
                 layout(F32, &[1 << 16, 4]),

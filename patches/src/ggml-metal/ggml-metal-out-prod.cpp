@@ -120,7 +120,7 @@ struct matrices {
 // kernel_mul_mm reads src1 as float2x4 (16-byte alignment) and the tensor kernel keeps its row stride, and
 // the row offset within a matrix, in 32-bit integers
 bool readable_in_place(const ggml_tensor * b, const ggml_metal_buffer_id & id) {
-    return b->nb[1] == sizeof(float) &&
+    return b->type == GGML_TYPE_F32 && b->nb[1] == sizeof(float) &&
            b->nb[0] % 16 == 0 && b->nb[2] % 16 == 0 && b->nb[3] % 16 == 0 && id.offs % 16 == 0 &&
            b->nb[0]/sizeof(float) <= (size_t) INT32_MAX/(b->ne[0] + 64);
 }
@@ -439,25 +439,14 @@ private:
     bool scratch_in_use = false;
 };
 
+bool is_float(ggml_type type) {
+    // supports_op has refused BF16 already where the device has no bfloat
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+}
+
+// the types that a copy kernel turns into F32: all that ggml can dequantize (Q8_1 and Q8_K live only inside dot products)
 bool src0_type_supported(ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_F32:
-        case GGML_TYPE_F16:
-        case GGML_TYPE_BF16: // supports_op has refused it already where the device has no bfloat
-        case GGML_TYPE_Q4_0:
-        case GGML_TYPE_Q4_1:
-        case GGML_TYPE_Q5_0:
-        case GGML_TYPE_Q5_1:
-        case GGML_TYPE_Q8_0:
-        case GGML_TYPE_Q2_K:
-        case GGML_TYPE_Q3_K:
-        case GGML_TYPE_Q4_K:
-        case GGML_TYPE_Q5_K:
-        case GGML_TYPE_Q6_K:
-            return true;
-        default:
-            return false;
-    }
+    return is_float(type) || (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
 }
 
 // what kernel_mul_mm, the copy kernels and the scratch area can hold
@@ -490,7 +479,7 @@ size_t ggml_metal_out_prod_scratch_size(const ggml_tensor * op) {
 bool ggml_metal_out_prod_supported(ggml_metal_device_t dev, const ggml_tensor * op) {
     return ggml_metal_device_get_props(dev)->has_simdgroup_mm &&
            src0_type_supported(op->src[0]->type) &&
-           op->src[1]->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op) &&
+           is_float(op->src[1]->type) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op) &&
            shape_supported(op) && product_pipeline_exists(dev, op);
 }
 

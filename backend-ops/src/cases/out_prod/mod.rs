@@ -46,6 +46,8 @@ pub struct OutProd {
     /// The fork's cases for a weight that lives in another buffer than dst. Every case places every tensor in a buffer
     /// of its own, so the flag only marks (and names) the shapes that found that bug.
     pub a_own_buffer: bool,
+    /// Whether `a` is stored `[bs0, m, k, bs1]` and permuted into place, which spreads its rows: a float `a` only.
+    pub a_perm: bool,
 }
 
 impl OutProd {
@@ -64,6 +66,7 @@ impl OutProd {
             b_range: 1.0,
             b_v: 0,
             a_own_buffer: false,
+            a_perm: false,
         }
     }
 
@@ -79,8 +82,32 @@ impl OutProd {
         Self { trans_b, ..self }
     }
 
+    /// `a` as stored.
     fn shape_a(&self) -> [usize; 4] {
-        [self.m, self.k, self.bs[0], self.bs[1]]
+        if self.a_perm {
+            [self.bs[0], self.m, self.k, self.bs[1]]
+        } else {
+            [self.m, self.k, self.bs[0], self.bs[1]]
+        }
+    }
+
+    /// `a` as the op sees it.
+    fn view_a<'g>(&self, stored: Tensor<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        if self.a_perm {
+            stored.permute([2, 0, 1, 3])
+        } else {
+            Ok(stored)
+        }
+    }
+
+    /// [`Self::view_a`] on the values.
+    fn values_a<'d>(&self, stored: &'d OperandData) -> ggml_rs::Result<Values<'d>> {
+        if !self.a_perm {
+            return Values::contiguous(stored.values(), self.shape_a());
+        }
+        let (row, matrix) = (self.bs[0] * self.m, self.bs[0] * self.m * self.k);
+        let ne = [self.m, self.k, self.bs[0], self.bs[1]];
+        Values::strided(stored.values(), ne, [self.bs[0], row, 1, matrix])
     }
 
     /// Row length and rows of `b` as stored, padding apart.
@@ -151,6 +178,7 @@ impl Case for OutProd {
             .with_unless_default("b_range", self.b_range, 1.0)
             .with_unless_default("b_v", self.b_v, 0)
             .with_unless_default("a_own_buffer", self.a_own_buffer, false)
+            .with_unless_default("a_perm", self.a_perm, false)
             .to_string()
     }
 
@@ -167,7 +195,9 @@ impl Case for OutProd {
         operands: &[Tensor<'g>],
         staging: Staging,
     ) -> ggml_rs::Result<Tensor<'g>> {
-        let out = operands[0].out_prod(self.view_b(operands[1])?)?;
+        let out = self
+            .view_a(operands[0])?
+            .out_prod(self.view_b(operands[1])?)?;
         match staging {
             // The default of the op: leave its parameters as every other caller leaves them.
             Staging::Float => Ok(out),
@@ -176,8 +206,7 @@ impl Case for OutProd {
     }
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
-        let a = Values::contiguous(operands[0].values(), self.shape_a())?;
-        reference::out_prod(a, self.values_b(&operands[1])?)
+        reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?)
     }
 
     fn max_nmse(&self) -> f64 {
@@ -249,11 +278,12 @@ mod tests {
             b_range: 1.5e5,
             b_v: 48,
             a_own_buffer: true,
+            a_perm: true,
             ..sample()
         };
         assert!(
             case.params()
-                .ends_with("trans_b=0,b_range=150000.000000,b_v=48,a_own_buffer=1"),
+                .ends_with("trans_b=0,b_range=150000.000000,b_v=48,a_own_buffer=1,a_perm=1"),
             "{}",
             case.params()
         );

@@ -65,7 +65,8 @@ impl<'g> Tensor<'g> {
     /// The outer product: `a` [m, k, ..] and `b` [n, k, ..] give [m, n, ..] of f32, the sum over k of
     /// `a[i, k] * b[j, k]`. `a` is repeated over `ne[2]` and `ne[3]` of `b`.
     ///
-    /// This is the whole backward of [`Tensor::mul_mat`].
+    /// This is the whole backward of [`Tensor::mul_mat`]. CPU and Metal take `a` in every type that ggml turns into
+    /// floats and `b` in f32, f16 and bf16 (Metal takes bf16 where the GPU has it).
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) unless `ne[1]` agree and `ne[2]`, `ne[3]` of `b` are multiples of those of `a`;
