@@ -109,6 +109,9 @@ pub struct CaseResult {
     pub outcome: Outcome,
     /// NMSE against the f64 reference, where the case ran that far and has no NaN.
     pub nmse: Option<f64>,
+    /// Hash of the result's bits, where the case ran that far: equal results have equal hashes, within one build of this
+    /// program.
+    pub hash: Option<u64>,
     /// The op's NMSE limit.
     pub limit: f64,
     /// The pipelines dispatched, where the device records them.
@@ -234,6 +237,7 @@ mod tests {
             params: params.into(),
             outcome,
             nmse,
+            hash: None,
             limit: 1e-7,
             kernels: Vec::new(),
         }

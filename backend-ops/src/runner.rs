@@ -1,5 +1,7 @@
 //! Runs one case on one device and judges the result.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{
@@ -112,6 +114,7 @@ pub fn run(
         params: case.params(),
         outcome: Outcome::Passed,
         nmse: None,
+        hash: None,
         limit: case.max_nmse(),
         kernels: Vec::new(),
     };
@@ -141,6 +144,7 @@ fn judge(
 
     let Computed { values, dispatches } = compute(built, target, &data)?;
     result.kernels = dispatches;
+    result.hash = Some(hash_bits(&values));
     let comparison = check::compare(&case.reference(&data)?, &values)?;
     result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
     verdict(&comparison, result.limit, Against::Reference)?;
@@ -152,6 +156,14 @@ fn judge(
         check_routing(case, target.device, settings.staging, &result.kernels)?;
     }
     Ok(Outcome::Passed)
+}
+
+fn hash_bits(values: &[f32]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for value in values {
+        value.to_bits().hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
@@ -289,6 +301,13 @@ mod tests {
             inf.expect_err("Inf fails").to_string(),
             "inf mismatch at index 0 (device=2, CPU backend=inf)"
         );
+    }
+
+    #[test]
+    fn a_hash_tells_results_that_compare_equal() {
+        assert_eq!(hash_bits(&[1.0, 2.0]), hash_bits(&[1.0, 2.0]));
+        assert_ne!(hash_bits(&[0.0]), hash_bits(&[-0.0]));
+        assert_ne!(hash_bits(&[1.0, 2.0]), hash_bits(&[2.0, 1.0]));
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Prepared {
 }
 
 /// Values in [-1, 1) without a pattern that quantization would profit from. Times do not depend on them.
-fn ramp(len: usize) -> Vec<f32> {
+#[must_use]
+pub fn ramp(len: usize) -> Vec<f32> {
     (0..len)
         .map(|i| (i * 7919 % 2003) as f32 / 1001.5 - 1.0)
         .collect()

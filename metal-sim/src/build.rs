@@ -36,6 +36,8 @@ pub struct Build {
     forced_includes: Vec<PathBuf>,
     includes: Vec<PathBuf>,
     defines: Vec<(String, Option<String>)>,
+    target: Option<String>,
+    compiler: Option<PathBuf>,
 }
 
 impl Build {
@@ -47,7 +49,16 @@ impl Build {
             forced_includes: Vec::new(),
             includes: Vec::new(),
             defines: Vec::new(),
+            target: None,
+            compiler: None,
         }
+    }
+
+    /// Compiles for `triple`, in place of what cargo compiles for. The `cc` crate finds the compiler, as it does in a
+    /// build script.
+    pub fn target(mut self, triple: impl Into<String>) -> Self {
+        self.target = Some(triple.into());
+        self
     }
 
     /// Includes `header` at the start of every file, as the compiler's `-include` does.
@@ -66,6 +77,12 @@ impl Build {
     pub fn define<'a>(mut self, name: &str, value: impl Into<Option<&'a str>>) -> Self {
         self.defines
             .push((name.to_owned(), value.into().map(str::to_owned)));
+        self
+    }
+
+    /// Compiles with `compiler`, in place of the one that the `cc` crate finds.
+    pub fn compiler(mut self, compiler: impl Into<PathBuf>) -> Self {
+        self.compiler = Some(compiler.into());
         self
     }
 
@@ -94,14 +111,17 @@ impl Build {
         let kernels = self.generate_kernels(&sources, &units)?;
         let is_optimised = |(unit, _): &(Unit, PathBuf)| OPTIMISED.contains(&unit.kind.as_str());
         let (optimised, small): (Vec<_>, Vec<_>) = kernels.into_iter().partition(is_optimised);
+        let (tensor, plain): (Vec<_>, Vec<_>) = small.into_iter().partition(|(u, _)| u.tensor);
         let mut runtime = cpp_files(&Path::new(CRATE).join("cpp/runtime"))?;
         runtime.push(self.generate("units.cpp", &transform::table(&units))?);
 
         // C++20 for the tensor variants: their descriptors are template arguments of class type.
         let flags = self.kernel_flags("c++20", 2);
         let mut objects = self.compile_set("kernels-O2", flags, paths(optimised))?;
+        let flags = self.kernel_flags("c++20", 1);
+        objects.extend(self.compile_set("kernels-tensor", flags, paths(tensor))?);
         let flags = self.kernel_flags("c++17", 1);
-        objects.extend(self.compile_set("kernels-O1", flags, paths(small))?);
+        objects.extend(self.compile_set("kernels-O1", flags, paths(plain))?);
         objects.extend(self.compile_set("runtime", self.flags("c++17", 2), runtime)?);
         Ok(objects)
     }
@@ -174,7 +194,7 @@ impl Build {
     /// Flags for every file: the tree's headers, ours, and the caller's.
     pub(crate) fn flags(&self, standard: &str, optimisation: u32) -> cc::Build {
         let mut build = cc::Build::new();
-        for_this_host_unless_cargo_says_otherwise(&mut build);
+        self.set_target(&mut build);
         build
             .cpp(true)
             .std(standard)
@@ -198,10 +218,31 @@ impl Build {
         for header in &self.forced_includes {
             build.flag("-include").flag(header);
         }
-        if targets_x86_64() {
+        if self.target_arch() == "x86_64" {
             build.flags(["-mavx2", "-mf16c", "-mfma"]);
         }
         build
+    }
+
+    /// Outside a build script (tests that rebuild one unit) cargo does not tell `cc` what to compile for.
+    fn set_target(&self, build: &mut cc::Build) {
+        if std::env::var_os("TARGET").is_none() {
+            build.target(&this_host()).host(&this_host());
+        }
+        if let Some(triple) = &self.target {
+            build.target(triple);
+        }
+        if let Some(compiler) = &self.compiler {
+            build.compiler(compiler);
+        }
+    }
+
+    fn target_arch(&self) -> String {
+        match &self.target {
+            Some(triple) => triple.split('-').next().unwrap_or_default().to_owned(),
+            None => std::env::var("CARGO_CFG_TARGET_ARCH")
+                .unwrap_or_else(|_| std::env::consts::ARCH.to_owned()),
+        }
     }
 
     /// Flags that keep MSL's meaning: it reinterprets memory freely and rounds after every operation.
@@ -210,25 +251,22 @@ impl Build {
         build
             .flags([
                 "-ffp-contract=off",
-                "-fexcess-precision=16",
                 "-fno-strict-aliasing",
+                // MSL's char is signed, C++'s is not on ARM.
+                "-fsigned-char",
             ])
             .define("GGML_METAL_HAS_BF16", None);
+        // clang does not know the flag, and on AArch64 rounds a half after every operation without it.
+        let clang = build.try_get_compiler().is_ok_and(|c| c.is_like_clang());
+        if !(clang && self.target_arch() == "aarch64") {
+            build.flag("-fexcess-precision=16");
+        }
         build
     }
 }
 
-/// Outside a build script (tests that rebuild one unit) cargo does not tell `cc` what to compile for.
-fn for_this_host_unless_cargo_says_otherwise(build: &mut cc::Build) {
-    if std::env::var_os("TARGET").is_none() {
-        let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        build.target(&host).host(&host);
-    }
-}
-
-fn targets_x86_64() -> bool {
-    let arch = std::env::var("CARGO_CFG_TARGET_ARCH");
-    arch.as_deref().unwrap_or(std::env::consts::ARCH) == "x86_64"
+fn this_host() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
 fn paths(generated: Vec<(Unit, PathBuf)>) -> Vec<PathBuf> {

@@ -8,8 +8,8 @@ use crate::tokens::{directive_end, opens_directive};
 /// The macro of ggml-metal-device.m that lists upstream's kernel libraries, `X(SUFFIX, name)` each.
 const LIBRARY_LIST: &str = "GGML_METAL_LIBS";
 
-/// The kernel files that have a variant for devices with the tensor API.
-const TENSOR_VARIANTS: &[&str] = &["mul_mm"];
+/// What a kernel file tests that has a variant for devices with the tensor API.
+const TENSOR_MACRO: &str = "GGML_METAL_HAS_TENSOR";
 
 /// One kernel file in one variant: one generated C++ file, one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +52,21 @@ pub(crate) fn list(sources: &Sources) -> Result<Vec<Unit>, Error> {
             module: "unit.rs",
         });
     }
-    let tensor = kinds
-        .iter()
-        .filter(|kind| TENSOR_VARIANTS.contains(&kind.as_str()));
-    let tensor: Vec<Unit> = tensor.map(|kind| Unit::tensor(kind)).collect();
-    Ok(kinds
-        .iter()
-        .map(|kind| Unit::plain(kind))
-        .chain(tensor)
-        .collect())
+    let mut units: Vec<Unit> = kinds.iter().map(|kind| Unit::plain(kind)).collect();
+    for kind in &kinds {
+        if has_tensor_variant(sources, kind)? {
+            units.push(Unit::tensor(kind));
+        }
+    }
+    Ok(units)
+}
+
+/// Whether the kernel file itself tests the macro: the headers that all files include do so only to include Apple's.
+fn has_tensor_variant(sources: &Sources, kind: &str) -> Result<bool, Error> {
+    let path = sources.kernels().join(format!("{kind}.metal"));
+    let tokens = lex(&sources.display_name(&path), &sources.read(&path)?)?;
+    let tests_macro = |token: &Token| token.directive != 0 && token.is(TENSOR_MACRO);
+    Ok(tokens.iter().any(tests_macro))
 }
 
 /// The second argument of every `X(...)` in the definition of the library list.
@@ -84,6 +90,8 @@ fn library_kinds(tokens: &[Token]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -97,19 +105,33 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_variant_is_a_unit_of_its_own() {
+    fn a_file_that_tests_the_macro_is_a_unit_twice() {
         let dir = tempfile::tempdir().unwrap();
         let sources = Sources::new(dir.path());
         std::fs::create_dir_all(sources.kernels()).unwrap();
-        std::fs::write(
+        let write = |path: PathBuf, text: &str| std::fs::write(path, text).unwrap();
+        write(
             sources.objective_c_device(),
-            "#define GGML_METAL_LIBS X(A, mul_mm) X(B, misc)\n",
-        )
-        .unwrap();
+            "#define GGML_METAL_LIBS X(A, mul_mm) X(B, misc) X(C, fa)\n",
+        );
+        let kernel = |name: &str, text: &str| write(sources.kernels().join(name), text);
+        kernel("common.h", "#ifdef GGML_METAL_HAS_TENSOR\n#endif");
+        kernel(
+            "mul_mm.metal",
+            "int a;\n#ifdef GGML_METAL_HAS_TENSOR\n#endif",
+        );
+        kernel(
+            "misc.metal",
+            "#include \"common.h\"\n// GGML_METAL_HAS_TENSOR\n",
+        );
+        kernel("fa.metal", "#if !defined(GGML_METAL_HAS_TENSOR)\n#endif");
         let units = list(&sources).unwrap();
         let names: Vec<&str> = units.iter().map(|u| u.name.as_str()).collect();
-        assert_eq!(names, ["mul_mm", "misc", "mul_mm_tensor"]);
-        assert_eq!((units[2].kind.as_str(), units[2].tensor), ("mul_mm", true));
+        assert_eq!(
+            names,
+            ["mul_mm", "misc", "fa", "mul_mm_tensor", "fa_tensor"]
+        );
+        assert_eq!((units[4].kind.as_str(), units[4].tensor), ("fa", true));
     }
 
     #[test]

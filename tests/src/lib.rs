@@ -21,11 +21,22 @@ pub struct Run {
 /// # Errors
 /// When `exe` cannot be started.
 pub fn backend_ops(exe: &str, args: &[&str]) -> Result<Run> {
-    let output = Command::new(exe)
-        .args(args)
+    run(Command::new(exe).args(args))
+}
+
+/// The same, with the simulated device running in `order` what no barrier orders: see `METAL_SIM_ORDER`.
+///
+/// # Errors
+/// When `exe` cannot be started.
+pub fn backend_ops_in_order(exe: &str, args: &[&str], order: &str) -> Result<Run> {
+    run(Command::new(exe).args(args).env("METAL_SIM_ORDER", order))
+}
+
+fn run(command: &mut Command) -> Result<Run> {
+    let output = command
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("cannot run {exe}"))?;
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     Ok(Run {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use ggml_rs_tests::{Run, backend_ops};
+use ggml_rs_tests::{Run, backend_ops_in_order};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One change to the patched tree, and what must come of it.
@@ -61,6 +61,16 @@ const MUTANTS: &[Mutant] = &[
         verdict: |run| some_cases_fail(run, "sentinel"),
     },
 ];
+
+/// The product may start before its operands are staged. Where dispatches run in the order in which they were encoded,
+/// nothing shows.
+const WITHOUT_BARRIER: Mutant = Mutant {
+    name: "product_without_barrier",
+    file: "src/ggml-metal/ggml-metal-out-prod.cpp",
+    from: "            barrier();\n\n            multiply(",
+    to: "            multiply(",
+    verdict: |run| some_cases_fail(run, "NaN"),
+};
 
 fn all_cases_fail(run: &Run, reason: &str, or: &str) -> Result<String> {
     let failures = run.failures();
@@ -119,7 +129,7 @@ fn mutate(content: &[u8], mutant: &Mutant) -> Result<Vec<u8>> {
 }
 
 /// Builds the backend library of a mutant (or of the control) and runs the gate on it.
-fn run_gate(mutant: Option<&Mutant>) -> Result<Run> {
+fn run_gate(mutant: Option<&Mutant>, order: &str) -> Result<Run> {
     let root = Path::new(env!("GGML_ROOT"));
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
     // The objects of the build come along, so that only what the change touches is compiled.
@@ -155,21 +165,35 @@ fn run_gate(mutant: Option<&Mutant>) -> Result<Run> {
         "--backend-lib",
         library,
     ];
-    backend_ops(env!("CARGO_BIN_EXE_backend-ops-under-test"), &args)
+    let exe = env!("CARGO_BIN_EXE_backend-ops-under-test");
+    backend_ops_in_order(exe, &args, order)
+}
+
+fn survives(mutant: Option<&Mutant>, order: &str) -> Result<()> {
+    let run = run_gate(mutant, order)?;
+    ensure!(
+        run.tally() == Some((37, 37)) && run.status.success(),
+        "must pass in {order} order:\n{}",
+        run.transcript()
+    );
+    Ok(())
 }
 
 fn control() -> Result<String> {
-    let run = run_gate(None)?;
-    ensure!(
-        run.tally() == Some((37, 37)) && run.status.success(),
-        "the control must pass:\n{}",
-        run.transcript()
-    );
-    Ok("survives, as it must: 37/37".into())
+    for order in ["ascending", "reversed", "random"] {
+        survives(None, order)?;
+    }
+    Ok("survives in every order, as it must: 37/37".into())
 }
 
-fn kill(mutant: &Mutant) -> Result<String> {
-    let run = run_gate(Some(mutant))?;
+/// What only the order of dispatches shows.
+fn kill_by_order(mutant: &Mutant) -> Result<String> {
+    survives(Some(mutant), "ascending")?;
+    Ok(format!("{} in reversed order", kill(mutant, "reversed")?))
+}
+
+fn kill(mutant: &Mutant, order: &str) -> Result<String> {
+    let run = run_gate(Some(mutant), order)?;
     ensure!(
         !run.status.success(),
         "the gate passed:\n{}",
@@ -202,8 +226,11 @@ fn main() -> ExitCode {
         .chain(
             MUTANTS
                 .iter()
-                .map(|mutant| trial(mutant.name, || kill(mutant))),
+                .map(|mutant| trial(mutant.name, || kill(mutant, "ascending"))),
         )
+        .chain(std::iter::once(trial(WITHOUT_BARRIER.name, || {
+            kill_by_order(&WITHOUT_BARRIER)
+        })))
         // Mutants are built for the simulated device: where it is not built, they are listed as ignored, not passed.
         .map(|trial| trial.with_ignored_flag(!simulated))
         .collect();

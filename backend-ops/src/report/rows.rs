@@ -1,4 +1,4 @@
-//! Upstream's machine-readable formats: SQL and CSV, and JSON lines with the same fields.
+//! Upstream's machine-readable formats: SQL and CSV, and JSON lines with the same fields and a hash of the result.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -45,6 +45,8 @@ pub struct Row {
     pub device_description: String,
     /// The backend the device belongs to.
     pub backend_reg_name: String,
+    /// Hash of the result's bits, `null` where the case did not run. Ours, and in JSON only.
+    pub result_hash: Option<String>,
 }
 
 impl Row {
@@ -73,6 +75,7 @@ impl Row {
             error_message,
             device_description: device.description.clone(),
             backend_reg_name: device.registry.clone(),
+            result_hash: result.hash.map(|hash| format!("{hash:016x}")),
             ..Self::default()
         }
     }
@@ -113,7 +116,7 @@ pub enum RowFormat {
     Sql,
     /// Seven of the fields, every value quoted.
     Csv,
-    /// One object per line, all fields.
+    /// One object per line, all fields and the result's hash.
     Json,
 }
 
@@ -270,7 +273,7 @@ mod tests {
     fn json_is_one_object_per_line() {
         let text = printed(RowFormat::Json, Outcome::Passed);
         let row: serde_json::Value = serde_json::from_str(text.trim_end()).expect("one object");
-        assert_eq!(row.as_object().map(serde_json::Map::len), Some(16));
+        assert_eq!(row.as_object().map(serde_json::Map::len), Some(17));
         assert_eq!(row["passed"], true);
         assert_eq!(row["build_commit"], "abc");
     }

@@ -1,5 +1,5 @@
-// The backend context, in place of ggml-metal-context.m. Commands run while they are encoded, on the calling thread and
-// the simulator's helpers: nothing is asynchronous.
+// The backend context, in place of ggml-metal-context.m. A graph has run when the call that computes it returns, on the
+// calling thread and the simulator's helpers: nothing is asynchronous.
 #include "../runtime/fault.h"
 #include "buffer.h"
 #include "encoder.h"
@@ -114,8 +114,11 @@ ggml_status ggml_metal_graph_compute(ggml_metal_t ctx, ggml_cgraph * gf) {
     metal_sim::command_buffer commands;
     ggml_metal_op_t           ops    = ggml_metal_op_init(ctx->dev, &commands, gf, ctx->dev->finfo, 0, gf->n_nodes,
                                                           ctx->use_concurrency, false, ctx->debug_graph);
-    const ggml_status         status = encode_all(*ctx, ops, commands);
-    ggml_metal_op_free(ops);
+    ggml_status               status = encode_all(*ctx, ops, commands);
+    ggml_metal_op_free(ops);  // ends the encoder: what was encoded behind the last barrier runs here
+    if (status == GGML_STATUS_SUCCESS && commands.failed) {
+        status = GGML_STATUS_FAILED;
+    }
 
     if (status == GGML_STATUS_FAILED) {
         ctx->has_error = true;

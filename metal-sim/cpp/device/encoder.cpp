@@ -1,12 +1,12 @@
 #include "encoder.h"
 
-#include "../runtime/dispatcher.h"
 #include "../runtime/fault.h"
+#include "../runtime/segment.h"
 #include "buffer.h"
 #include "ggml-metal-trace.h"
 #include "library.h"
 
-#include <array>
+#include <memory>
 #include <vector>
 
 // As in Metal, what is set stays set for later dispatches of the same encoder.
@@ -14,9 +14,18 @@ struct ggml_metal_encoder {
     metal_sim::command_buffer * commands = nullptr;
     const metal_sim::pipeline * pipeline = nullptr;
     metal_sim::compute_dispatch arguments;
+    metal_sim::bound_bytes      bytes;
 
-    // Contents of set_bytes, by index.
-    std::array<std::vector<unsigned char>, metal_sim::max_buffer_bindings> bytes;
+    bool               concurrent = false;  // whether only memory barriers order dispatches
+    metal_sim::segment pending;             // dispatched since the last barrier
+
+    void run_pending() {
+        if (commands->failed) {
+            pending.clear();
+        } else {
+            commands->failed = !pending.run();
+        }
+    }
 
     void fail(const metal_sim::fault & f) {
         commands->failed = true;
@@ -35,9 +44,9 @@ struct ggml_metal_encoder {
 extern "C" {
 
 ggml_metal_encoder_t ggml_metal_encoder_init(ggml_metal_cmd_buf_t cmd_buf_raw, bool concurrent) {
-    GGML_UNUSED(concurrent);  // dispatches run in order, one after another
     ggml_metal_encoder * const encoder = new ggml_metal_encoder;
     encoder->commands                  = static_cast<metal_sim::command_buffer *>(cmd_buf_raw);
+    encoder->concurrent                = concurrent;
     return encoder;
 }
 
@@ -69,8 +78,9 @@ void ggml_metal_encoder_set_bytes(ggml_metal_encoder_t encoder, void * data, siz
         return;
     }
     const unsigned char * const first = static_cast<const unsigned char *>(data);
-    encoder->bytes[idx].assign(first, first + size);
-    encoder->arguments.buffers[idx] = encoder->bytes[idx].data();
+    const auto copy = std::make_shared<std::vector<unsigned char>>(first, first + size);
+    encoder->arguments.buffers[idx] = copy->data();
+    encoder->bytes[idx]             = copy;  // what earlier dispatches hold stays as it is
     encoder->arguments.nil_buffers &= ~(1u << idx);
 }
 
@@ -120,15 +130,18 @@ void ggml_metal_encoder_dispatch_threadgroups(ggml_metal_encoder_t encoder, int 
     ggml_metal_trace_dispatch();
     encoder->arguments.threadgroups = size(tg0, tg1, tg2);
     encoder->arguments.threads      = size(tptg0, tptg1, tptg2);
-    encoder->commands->failed       = !metal_sim::execute(*encoder->pipeline, encoder->arguments);
+    encoder->pending.add(*encoder->pipeline, encoder->arguments, encoder->bytes);
+    if (!encoder->concurrent) {
+        encoder->run_pending();
+    }
 }
 
-// Each dispatch has finished before the next one starts: a barrier that is missing here goes unnoticed.
 void ggml_metal_encoder_memory_barrier(ggml_metal_encoder_t encoder) {
-    GGML_UNUSED(encoder);
+    encoder->run_pending();
 }
 
+// Whatever is encoded next, in this or another command buffer, sees the results.
 void ggml_metal_encoder_end_encoding(ggml_metal_encoder_t encoder) {
-    GGML_UNUSED(encoder);
+    encoder->run_pending();
 }
 }

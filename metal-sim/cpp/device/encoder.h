@@ -5,7 +5,7 @@
 
 namespace metal_sim {
 
-// What ggml_metal_cmd_buf_t points to. Commands run when they are encoded, so all that remains is whether they did.
+// What ggml_metal_cmd_buf_t points to. Commands run before their encoder ends, so all that remains is whether they did.
 struct command_buffer {
     bool failed = false;
 };

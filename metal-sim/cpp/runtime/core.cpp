@@ -1,5 +1,8 @@
 #include "core.h"
 
+#include "order.h"
+#include "stack_switch.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -14,20 +17,6 @@ namespace {
 // and the next dispatch may come from another OS thread.
 [[gnu::noinline]] void enter(lane & l) {
     current_lane = &l;
-}
-
-// SplitMix64: a few instructions, and every seed gives an independent sequence.
-uint64_t next_random(uint64_t & state) {
-    uint64_t z = (state += 0x9e3779b97f4a7c15);
-    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z          = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-}
-
-void shuffle(uint16_t * first, uint32_t count, uint64_t & state) {
-    for (uint32_t i = count; i > 1; --i) {
-        std::swap(first[i - 1], first[next_random(state) % i]);
-    }
 }
 
 }  // namespace
@@ -204,7 +193,7 @@ void core::arrange_lanes(uint64_t index) {
         simdgroup.finished          = 0;
     }
     if (settings_.order == lane_order::random) {
-        uint64_t state = settings_.seed * 0x9e3779b97f4a7c15 + turn;
+        uint64_t state = random_state(settings_, turn);
         shuffle(simdgroup_order_.data(), group_.simdgroup_count, state);
         for (uint32_t s = 0; s < group_.simdgroup_count; ++s) {
             uint16_t * const first = lane_order_.data() + simdgroups_[s].first_lane;

@@ -115,6 +115,8 @@ class dispatcher {
         return !progress.failed;
     }
 
+    const settings & how() const { return settings_; }
+
     counters read() {
         const std::lock_guard<std::mutex> guard(lock_);
         return totals_;
@@ -197,6 +199,10 @@ class dispatcher {
 
 bool execute(const pipeline & p, const compute_dispatch & d) {
     return dispatcher::instance().execute(p, d);
+}
+
+const settings & current_settings() {
+    return dispatcher::instance().how();
 }
 
 counters read_counters() {

@@ -4,11 +4,15 @@
 #include "compute_dispatch.h"
 #include "counters.h"
 #include "pipeline.h"
+#include "settings.h"
 
 namespace metal_sim {
 
 // Runs one dispatch to its end. False when it failed; what happened is then the last fault.
 bool execute(const pipeline & p, const compute_dispatch & d);
+
+// How this process simulates.
+const settings & current_settings();
 
 // Sums over all dispatches since the last reset.
 counters read_counters();

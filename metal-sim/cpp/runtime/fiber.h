@@ -1,4 +1,4 @@
-// Stacks for suspended lanes, and the switch between them.
+// Stacks for suspended lanes.
 #pragma once
 
 #include "guarded_memory.h"
@@ -8,10 +8,6 @@
 #include <vector>
 
 namespace metal_sim {
-
-// Saves the callee-saved registers and the stack pointer of the caller in `*save`, and continues where `load` was
-// saved.
-void switch_stack(void ** save, void * load);
 
 struct fiber {
     void *         stack_pointer = nullptr;  // while suspended

@@ -6,8 +6,8 @@
 
 namespace metal_sim {
 
-// In which order the lanes of a simdgroup, and the simdgroups of a threadgroup, get to run between two barriers.
-// A kernel whose result depends on it lacks a barrier.
+// In which order things run that no barrier separates: the lanes of a simdgroup, the simdgroups of a threadgroup, the
+// threadgroups of a dispatch, and dispatches. Where a result depends on it, a barrier is missing.
 enum class lane_order { ascending, reversed, random };
 
 struct settings {

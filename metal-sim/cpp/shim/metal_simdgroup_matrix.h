@@ -9,9 +9,10 @@
 #pragma once
 
 #include "../runtime/lane.h"
+#include "../runtime/matrix_unit.h"
 #include "metal_vector.h"
 
-#ifdef __x86_64__
+#ifdef __F16C__
 #    include <immintrin.h>
 #endif
 
@@ -19,7 +20,7 @@ namespace metal {
 
 namespace detail {
 
-typedef float row_of_8 __attribute__((vector_size(32)));
+using metal_sim::row_of_8;
 typedef float unaligned_row_of_8 __attribute__((vector_size(32), aligned(4)));
 
 inline bool is_leader() {
@@ -61,14 +62,6 @@ template <class T> inline row_of_8 round_row(row_of_8 row) {
         }
     }
     return row;
-}
-
-inline row_of_8 multiply_add(float a, row_of_8 b, row_of_8 c) {
-#ifdef __FMA__
-    return static_cast<row_of_8>(_mm256_fmadd_ps(_mm256_set1_ps(a), static_cast<__m256>(b), static_cast<__m256>(c)));
-#else
-    return c + a * b;
-#endif
 }
 
 }  // namespace detail
@@ -171,22 +164,49 @@ template <class T, int C, int R = C> inline simdgroup_matrix<T, C, R> make_fille
     return r;
 }
 
+namespace detail {
+
+// What the leader does is out of line: there are hundreds of calls in a unit, and 31 of 32 lanes only pass them.
+
+template <class T>
+[[gnu::noinline]] void load(row_of_8 * rows, const T * from, ulong elements_per_row, bool transpose) {
+    float * const elements = reinterpret_cast<float *>(rows);
+    for (ulong i = 0; i < 8; ++i) {
+        if (!transpose) {
+            rows[i] = load_row(from + i * elements_per_row);
+            continue;
+        }
+        for (ulong j = 0; j < 8; ++j) {
+            elements[8 * j + i] = static_cast<float>(from[i * elements_per_row + j]);
+        }
+    }
+}
+
+template <class D, class A, class B, class C>
+[[gnu::noinline]] void multiply_accumulate(simdgroup_matrix<D, 8, 8> & d, const simdgroup_matrix<A, 8, 8> & a,
+                                           const simdgroup_matrix<B, 8, 8> & b, const simdgroup_matrix<C, 8, 8> & c,
+                                           metal_sim::source_position at) {
+    a.gather(at);
+    b.gather(at);
+    c.gather(at);
+    d.spread = false;
+    if (is_leader()) {
+        metal_sim::multiply_accumulate(d.rows, a.elements, b.rows, c.rows);
+        for (int i = 0; i < 8; ++i) {
+            d.rows[i] = round_row<D>(d.rows[i]);
+        }
+        metal_sim::current_lane->group->simdgroup_fmas += 8 * 8 * 8;
+    }
+}
+
+}  // namespace detail
+
 template <class T>
 inline void simdgroup_load(simdgroup_matrix<T, 8, 8> & d, const T * from, ulong elements_per_row = 8,
                            vec<uint64_t, 2> origin = 0, bool transpose = false) {
     d.spread = false;
-    if (!detail::is_leader()) {
-        return;
-    }
-    from += origin.y * elements_per_row + origin.x;
-    for (ulong i = 0; i < 8; ++i) {
-        if (!transpose) {
-            d.rows[i] = detail::load_row(from + i * elements_per_row);
-            continue;
-        }
-        for (ulong j = 0; j < 8; ++j) {
-            d.elements[8 * j + i] = static_cast<float>(from[i * elements_per_row + j]);
-        }
+    if (detail::is_leader()) {
+        detail::load(d.rows, from + origin.y * elements_per_row + origin.x, elements_per_row, transpose);
     }
 }
 
@@ -215,27 +235,11 @@ template <class D, class A, class B, class C>
 inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> & d, const simdgroup_matrix<A, 8, 8> & a,
                                           const simdgroup_matrix<B, 8, 8> & b, const simdgroup_matrix<C, 8, 8> & c,
                                           metal_sim::source_position at = metal_sim::source_position::current()) {
-    a.gather(at);
-    b.gather(at);
-    c.gather(at);
-    d.spread = false;
-    if (!detail::is_leader()) {
-        return;
+    if (detail::is_leader() || a.spread || b.spread || c.spread) {
+        detail::multiply_accumulate(d, a, b, c, at);
+    } else {
+        d.spread = false;
     }
-    detail::row_of_8 sums[8];
-    for (int i = 0; i < 8; ++i) {
-        sums[i] = c.rows[i];
-    }
-    for (int k = 0; k < 8; ++k) {
-        const detail::row_of_8 row = b.rows[k];
-        for (int i = 0; i < 8; ++i) {
-            sums[i] = detail::multiply_add(a.elements[8 * i + k], row, sums[i]);
-        }
-    }
-    for (int i = 0; i < 8; ++i) {
-        d.rows[i] = detail::round_row<D>(sums[i]);
-    }
-    metal_sim::current_lane->group->simdgroup_fmas += 8 * 8 * 8;
 }
 
 template <class D, class A, class B>
