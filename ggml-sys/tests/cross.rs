@@ -270,6 +270,9 @@ fn main() -> ExitCode {
         trial("aarch64_linux_computes_right", cross, || {
             aarch64_linux("aarch64-linux", "neon")
         }),
+        trial("later_aarch64_linux_computes_right", cross, || {
+            aarch64_linux("later-aarch64-linux", "bf16,dotprod,fp16,i8mm,neon")
+        }),
         trial("aarch64_macos_compiles", zig, aarch64_macos),
         trial("kernels_embed_for_arm64_macs", clang, || {
             embedded_kernels("arm64", "arm64-apple-macos13")

@@ -23,12 +23,12 @@ struct Symbol {
 
 impl Symbol {
     fn is_defined(&self) -> bool {
-        self.kind != 'U'
+        !matches!(self.kind, 'U' | 'w' | 'v')
     }
 
     /// Weak, or a kind of its own for what templates and inline functions hold.
     fn is_weak(&self) -> bool {
-        matches!(self.kind, 'W' | 'w' | 'V' | 'v' | 'u')
+        matches!(self.kind, 'W' | 'V' | 'u')
     }
 }
 
@@ -205,7 +205,7 @@ fn every_function_of_ggml_cpu_h_is_defined_once_and_in_each_copy() {
             .count()
     };
     let functions = public_functions();
-    assert!(functions.len() > 70, "only {} functions", functions.len());
+    assert!(functions.len() > 60, "only {} functions", functions.len());
     for function in functions {
         let symbol = format!("ggmlrs_{function}");
         assert_eq!(
