@@ -13,6 +13,9 @@ use std::{
 const OUT_DIR: &str = env!("GGML_SYS_OUT_DIR");
 const LEVELS: [&str; 3] = ["v2", "v3", "v4"];
 
+/// Declared by ggml-cpu.h, and defined by no file of ggml's.
+const DEFINED_NOWHERE: &str = "ggml_threadpool_get_n_threads";
+
 /// One line of `nm -A` over the archive.
 struct Symbol {
     /// `v2`, `v3`, `v4`, `sim`, or `core`.
@@ -206,7 +209,7 @@ fn every_function_of_ggml_cpu_h_is_defined_once_and_in_each_copy() {
     };
     let functions = public_functions();
     assert!(functions.len() > 60, "only {} functions", functions.len());
-    for function in functions {
+    for function in functions.iter().filter(|name| *name != DEFINED_NOWHERE) {
         let symbol = format!("ggmlrs_{function}");
         assert_eq!(
             defined(&symbol, "core"),

@@ -161,7 +161,8 @@ const char * ggmlrs_cpu_level_name(void) {
         }                                                  \
     }
 
-// Every function of ggml-cpu.h, in its order. ggml-sys/tests/levels.rs compares this list with the header.
+// Every function of ggml-cpu.h, in its order, but for ggml_threadpool_get_n_threads, which ggml declares and nowhere
+// defines. ggml-sys/tests/levels.rs compares this list with the header.
 
 FORWARD(void, ggml_numa_init, (enum ggml_numa_strategy numa), (numa))
 FORWARD(bool, ggml_is_numa, (void), ())
@@ -181,7 +182,6 @@ FORWARD(void, ggml_set_f32_nd, (const ggml_tensor * tensor, int i0, int i1, int 
 
 FORWARD(ggml_threadpool *, ggml_threadpool_new, (ggml_threadpool_params * params), (params))
 FORWARD(void, ggml_threadpool_free, (ggml_threadpool * threadpool), (threadpool))
-FORWARD(int, ggml_threadpool_get_n_threads, (ggml_threadpool * threadpool), (threadpool))
 FORWARD(void, ggml_threadpool_pause, (ggml_threadpool * threadpool), (threadpool))
 FORWARD(void, ggml_threadpool_resume, (ggml_threadpool * threadpool), (threadpool))
 
