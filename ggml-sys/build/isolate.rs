@@ -222,7 +222,7 @@ mod tests {
         fs::write(&source, text).unwrap();
         let object = dir.join(format!("{name}.o"));
         let status = std::process::Command::new("c++")
-            .args(["-O0", "-c", "-o"])
+            .args(["-O1", "-c", "-o"])
             .args([&object, &source])
             .status();
         assert!(status.expect("c++ runs").success());
@@ -236,8 +236,12 @@ mod tests {
         text.lines().map(|line| line[17..].to_owned()).collect()
     }
 
-    const USER: &str = "inline int shared() { return 1; }\nint other();\nint elsewhere();\n\
-                        int user() { return shared() + other() + elsewhere(); }\n";
+    /// The constructor's variants share a group that is named after neither.
+    const USER: &str = "int other();\nint elsewhere();\n\
+                        struct object { __attribute__((noinline)) object(); int x; };\n\
+                        inline object::object() : x(elsewhere()) {}\n\
+                        __attribute__((noinline)) inline int shared() { return object().x; }\n\
+                        int user() { return shared() + other(); }\n";
     const OTHER: &str = "int other() { return 2; }\n";
     const CONSTRUCTOR: &str = "int start();\nint value = start();\n";
 
