@@ -16,6 +16,7 @@ use std::mem::transmute_copy;
 use std::ptr::NonNull;
 
 use ggml_sys as sys;
+use once_cell::sync::OnceCell;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result, Unsupported};
@@ -80,10 +81,12 @@ impl Device {
             .find(|device| device.name() == name)
             .ok_or_else(|| {
                 let names: Vec<_> = devices.iter().map(|device| device.name()).collect();
-                Error::device(
-                    format!("find device `{name}`"),
-                    format!("this machine has: {}", names.join(", ")),
-                )
+                let mut detail = format!("this machine has: {}", names.join(", "));
+                if let Some(reason) = registry::simulated_metal_error() {
+                    detail.push_str("; ");
+                    detail.push_str(reason);
+                }
+                Error::device(format!("find device `{name}`"), detail)
             })
     }
 
@@ -123,11 +126,20 @@ impl Device {
         unsafe { static_text(sys::ggml_backend_dev_name(self.as_ptr())) }
     }
 
-    /// What the hardware calls itself. Contains "simulated" for a simulated device.
+    /// What the hardware calls itself. Contains "simulated" for a simulated device, and for the CPU, in parentheses, what
+    /// the code in use is compiled for: `(x86-64-v4)`.
     #[doc(alias = "ggml_backend_dev_description")]
     pub fn description(self) -> &'static str {
+        static CPU: OnceCell<String> = OnceCell::new();
         // SAFETY: as in `name`.
-        unsafe { static_text(sys::ggml_backend_dev_description(self.as_ptr())) }
+        let hardware = unsafe { static_text(sys::ggml_backend_dev_description(self.as_ptr())) };
+        match sys::cpu::level() {
+            // ggml has one CPU device.
+            Some(level) if self.kind() == DeviceKind::Cpu => {
+                CPU.get_or_init(|| format!("{} ({level})", hardware.trim_end()))
+            }
+            _ => hardware,
+        }
     }
 
     /// The name of the backend that it belongs to: `CPU`, `MTL`.

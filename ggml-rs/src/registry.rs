@@ -99,6 +99,10 @@ impl RegistryOptions {
 /// Loads a backend library and registers its devices.
 fn load(library: &Path) -> Result<()> {
     let step = || format!("load the backend library {}", library.display());
+    // Such libraries hold a simulated device, whose constructors run as it is loaded.
+    if let Some(reason) = simulated_metal_error() {
+        return Err(Error::device(step(), reason));
+    }
     let path = library.to_str().and_then(|path| CString::new(path).ok());
     let path =
         path.ok_or_else(|| Error::device(step(), "the path is not UTF-8, or contains a NUL"))?;
@@ -111,12 +115,38 @@ fn load(library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The simulated Metal device is not among the backends that ggml registers by itself.
-#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+/// The simulated Metal device is not among the backends that ggml registers by itself. A CPU that cannot run it has
+/// the other devices.
+#[cfg(all(
+    feature = "metal-sim",
+    not(any(target_os = "macos", target_env = "msvc"))
+))]
 fn register_simulated_metal() {
-    // SAFETY: the CPU was checked, and devices are created once.
-    unsafe { sys::ggml_backend_register(sys::ggml_backend_metal_reg()) };
+    if simulated_metal_error().is_none() {
+        // SAFETY: the CPU was checked, and devices are created once.
+        unsafe { sys::ggml_backend_register(sys::ggml_backend_metal_reg()) };
+    }
 }
 
-#[cfg(not(all(feature = "metal-sim", not(target_os = "macos"))))]
+#[cfg(not(all(
+    feature = "metal-sim",
+    not(any(target_os = "macos", target_env = "msvc"))
+)))]
 fn register_simulated_metal() {}
+
+/// Why this machine has no simulated Metal device although it is compiled in.
+#[cfg(all(
+    feature = "metal-sim",
+    not(any(target_os = "macos", target_env = "msvc"))
+))]
+pub(crate) fn simulated_metal_error() -> Option<&'static str> {
+    sys::sim::error()
+}
+
+#[cfg(not(all(
+    feature = "metal-sim",
+    not(any(target_os = "macos", target_env = "msvc"))
+)))]
+pub(crate) fn simulated_metal_error() -> Option<&'static str> {
+    None
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{
     env::{Arch, Os, Parts, Target},
     prefix,
+    tree::Tree,
 };
 
 /// C files of the core.
@@ -26,9 +27,8 @@ const CORE_CPP: [&str; 8] = [
 const CPU_C: [&str; 2] = ["ggml-cpu.c", "quants.c"];
 
 /// C++ files of the CPU backend.
-const CPU_CPP: [&str; 14] = [
+const CPU_CPP: [&str; 13] = [
     "ggml-cpu.cpp",
-    "ggml-cpu-out-prod.cpp",
     "amx/amx.cpp",
     "amx/mmq.cpp",
     "binary-ops.cpp",
@@ -43,9 +43,17 @@ const CPU_CPP: [&str; 14] = [
     "vec.cpp",
 ];
 
-/// What every x86-64 object may use: the level x86-64-v3 as far as ggml asks for it. Without it ggml is about twenty times
-/// slower; programs check the CPU before they use ggml.
-pub const X86_64_FLAGS: [&str; 4] = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
+/// Ours: what the core needs of a CPU, as data.
+pub const NEEDS: &str = "src/ggml-cpu/needs.c";
+
+/// Ours: picks one of several copies of the CPU backend.
+pub const LEVELS: &str = "src/ggml-cpu/levels.cpp";
+
+/// Ours: says what the only copy is for.
+pub const SINGLE_LEVEL: &str = "src/ggml-cpu/single-level.c";
+
+/// What the names of our own files of the CPU backend start with. Every such C++ file is compiled for each CPU.
+const OWN_CPU_CPP: &str = "ggml-cpu-";
 
 /// Source files by language, relative to the tree's root.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -54,20 +62,29 @@ pub struct Sources {
     pub cpp: Vec<String>,
 }
 
-/// The core and the CPU backend for `arch`.
-pub fn sources(arch: Arch) -> Sources {
+/// The core: everything but backends.
+pub fn core_sources() -> Sources {
     let core = |name: &&str| format!("src/{name}");
-    let cpu = |name: &&str| format!("src/ggml-cpu/{name}");
+    Sources {
+        c: CORE_C.iter().map(core).collect(),
+        cpp: CORE_CPP.iter().map(core).collect(),
+    }
+}
+
+/// The CPU backend for `arch`, our files among it.
+pub fn cpu_sources(tree: &Tree, arch: Arch) -> Sources {
+    let cpu = |name: &str| format!("src/ggml-cpu/{name}");
+    let own = tree.sources_in("src/ggml-cpu", "cpp").filter(|path| {
+        path.rsplit('/')
+            .next()
+            .is_some_and(|name| name.starts_with(OWN_CPU_CPP))
+    });
     let mut sources = Sources {
-        c: CORE_C
-            .iter()
-            .map(core)
-            .chain(CPU_C.iter().map(cpu))
-            .collect(),
-        cpp: CORE_CPP
-            .iter()
-            .map(core)
-            .chain(CPU_CPP.iter().map(cpu))
+        c: CPU_C.map(cpu).to_vec(),
+        cpp: CPU_CPP
+            .map(cpu)
+            .into_iter()
+            .chain(own.map(str::to_owned))
             .collect(),
     };
     let folder = match arch {
@@ -75,12 +92,8 @@ pub fn sources(arch: Arch) -> Sources {
         Arch::Aarch64 => "arm",
         Arch::Other => return sources,
     };
-    sources
-        .c
-        .push(cpu(&format!("arch/{folder}/quants.c").as_str()));
-    sources
-        .cpp
-        .push(cpu(&format!("arch/{folder}/repack.cpp").as_str()));
+    sources.c.push(cpu(&format!("arch/{folder}/quants.c")));
+    sources.cpp.push(cpu(&format!("arch/{folder}/repack.cpp")));
     sources
 }
 
@@ -133,21 +146,30 @@ pub fn base_build(target: &Target, parts: Parts, out_dir: &Path) -> cc::Build {
         .include(tree.join("src"))
         .include(tree.join("src/ggml-cpu"))
         .include(out_dir.join("gen"))
-        .flag("-include")
-        .flag(out_dir.join("gen").join(prefix::HEADER))
-        // Upstream's warnings are upstream's; those about our renaming would hide real errors.
-        .flag("-w")
-        // Rust's panics pass through C frames (the abort callback), so C needs unwind tables as well.
-        .flag("-fexceptions")
-        // Messages and asserts say ggml/src/..., not where this build happened to lie.
-        .flag(format!("-ffile-prefix-map={}/=", out_dir.display()));
+        .flags(base_flags(target, out_dir));
     for (name, value) in defines(target, parts) {
         build.define(name, value);
     }
-    if target.arch == Arch::X86_64 {
-        build.flags(X86_64_FLAGS);
-    }
     build
+}
+
+/// Options of every file, in the compiler's own spelling.
+pub fn base_flags(target: &Target, out_dir: &Path) -> Vec<String> {
+    let header = out_dir.join("gen").join(prefix::HEADER);
+    let header = header.display();
+    // Upstream's warnings are upstream's; those about our renaming would hide real errors.
+    if target.msvc {
+        return vec![format!("/FI{header}"), "/EHsc".to_owned(), "/w".to_owned()];
+    }
+    vec![
+        "-include".to_owned(),
+        header.to_string(),
+        "-w".to_owned(),
+        // Rust's panics pass through C frames (the abort callback), so C needs unwind tables as well.
+        "-fexceptions".to_owned(),
+        // Messages and asserts say ggml/src/..., not where this build happened to lie.
+        format!("-ffile-prefix-map={}/=", out_dir.display()),
+    ]
 }
 
 #[cfg(test)]
@@ -157,21 +179,42 @@ mod tests {
     const LINUX: Target = Target {
         os: Os::Linux,
         arch: Arch::X86_64,
+        msvc: false,
     };
 
     #[test]
     fn each_architecture_brings_its_own_kernels() {
-        assert!(
-            sources(Arch::X86_64)
-                .c
-                .contains(&"src/ggml-cpu/arch/x86/quants.c".to_owned())
+        let tree = Tree::default();
+        let kernels = "src/ggml-cpu/arch/x86/quants.c".to_owned();
+        assert!(cpu_sources(&tree, Arch::X86_64).c.contains(&kernels));
+        let kernels = "src/ggml-cpu/arch/arm/repack.cpp".to_owned();
+        assert!(cpu_sources(&tree, Arch::Aarch64).cpp.contains(&kernels));
+        assert_eq!(cpu_sources(&tree, Arch::Other).c.len(), CPU_C.len());
+    }
+
+    #[test]
+    fn our_own_files_of_the_backend_are_found_by_name() {
+        let mut tree = Tree::default();
+        tree.insert("src/ggml-cpu/ggml-cpu-own.cpp", "");
+        tree.insert("src/ggml-cpu/levels.cpp", "");
+        let found = cpu_sources(&tree, Arch::X86_64).cpp;
+        assert!(found.contains(&"src/ggml-cpu/ggml-cpu-own.cpp".to_owned()));
+        assert!(!found.contains(&"src/ggml-cpu/levels.cpp".to_owned()));
+    }
+
+    #[test]
+    fn both_kinds_of_compilers_include_the_prefix_header_first() {
+        let flags = base_flags(&LINUX, Path::new("out"));
+        assert_eq!(flags[..2], ["-include", "out/gen/ggmlrs-prefix.h"]);
+        let msvc = Target {
+            os: Os::Windows,
+            msvc: true,
+            ..LINUX
+        };
+        assert_eq!(
+            base_flags(&msvc, Path::new("out")),
+            ["/FIout/gen/ggmlrs-prefix.h", "/EHsc", "/w"]
         );
-        assert!(
-            sources(Arch::Aarch64)
-                .cpp
-                .contains(&"src/ggml-cpu/arch/arm/repack.cpp".to_owned())
-        );
-        assert_eq!(sources(Arch::Other).c.len(), CORE_C.len() + CPU_C.len());
     }
 
     #[test]
@@ -195,6 +238,7 @@ mod tests {
             &Target {
                 os: Os::Mac,
                 arch: Arch::Aarch64,
+                msvc: false,
             },
             on,
         );

@@ -17,6 +17,12 @@ pub fn dir(name: &'static str) -> Result<PathBuf, Error> {
         .ok_or(Error::MissingVariable(name))
 }
 
+/// What rustc was asked to compile for, beyond and including the target's baseline. (Cargo runs the build script again
+/// when it changes.)
+pub fn target_features() -> String {
+    env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default()
+}
+
 /// docs.rs builds documentation without a network: bindings only, nothing to fetch or compile.
 pub fn documentation_only() -> bool {
     watched("DOCS_RS").is_some()
@@ -27,6 +33,8 @@ pub fn documentation_only() -> bool {
 pub struct Target {
     pub os: Os,
     pub arch: Arch,
+    /// cl.exe's command line and runtime.
+    pub msvc: bool,
 }
 
 /// Operating systems that need defines or libraries of their own.
@@ -51,12 +59,14 @@ impl Target {
     /// Reads cargo's description of the target. (`cfg!` in a build script would describe the host.)
     pub fn from_env() -> Result<Self, Error> {
         let cfg = |name| env::var(name).map_err(|_| Error::MissingVariable(name));
-        Self::new(
+        let target = Self::new(
             &cfg("CARGO_CFG_TARGET_OS")?,
             &cfg("CARGO_CFG_TARGET_ARCH")?,
             &cfg("CARGO_CFG_TARGET_POINTER_WIDTH")?,
             &cfg("CARGO_CFG_TARGET_ENDIAN")?,
-        )
+        )?;
+        let msvc = env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "msvc");
+        Ok(Self { msvc, ..target })
     }
 
     fn new(os: &str, arch: &str, pointer_width: &str, endian: &str) -> Result<Self, Error> {
@@ -78,6 +88,7 @@ impl Target {
                 "aarch64" => Arch::Aarch64,
                 _ => Arch::Other,
             },
+            msvc: false,
         })
     }
 }
@@ -96,7 +107,8 @@ impl Parts {
         Self {
             metal: cfg!(feature = "metal") && on_macos,
             accelerate: cfg!(feature = "accelerate") && on_macos,
-            metal_sim: cfg!(feature = "metal-sim") && !on_macos,
+            // cl.exe compiles none of it.
+            metal_sim: cfg!(feature = "metal-sim") && !on_macos && !target.msvc,
         }
     }
 
@@ -128,7 +140,8 @@ mod tests {
             target,
             Target {
                 os: Os::Mac,
-                arch: Arch::Aarch64
+                arch: Arch::Aarch64,
+                msvc: false,
             }
         );
     }
@@ -151,11 +164,13 @@ mod tests {
         let linux = Parts::new(&Target {
             os: Os::Linux,
             arch: Arch::X86_64,
+            msvc: false,
         });
         assert!(!linux.metal && !linux.accelerate);
         let macos = Parts::new(&Target {
             os: Os::Mac,
             arch: Arch::Aarch64,
+            msvc: false,
         });
         assert!(!macos.metal_sim);
         assert!(macos.backends().starts_with("cpu"));

@@ -1,6 +1,9 @@
 //! What can stop a build: each error names the step, the thing and the remedy.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Errors of the build script.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +91,12 @@ pub enum Error {
     #[error("compile: {0}")]
     Compile(#[from] cc_units::Error),
 
+    #[error(
+        "isolate: {} is not an object file that this build understands: {reason}. Compile with the feature `native`, \
+         or with a target-cpu, and nothing has to be isolated", path.display()
+    )]
+    Object { path: PathBuf, reason: String },
+
     #[error("archive: {0}")]
     Archive(#[from] cc::Error),
 
@@ -105,6 +114,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// An object file that cannot be isolated.
+    pub fn object(path: &Path, reason: &impl ToString) -> Self {
+        Self::Object {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
     /// An adapter for `map_err` that adds the step, what was attempted and where.
     pub fn io(
         step: &'static str,

@@ -38,6 +38,15 @@ pub fn hash(
     Ok(hash.finish())
 }
 
+/// Hash over the patches alone: what this project changes, whichever ggml it is applied to.
+pub fn patchset(patches: &Stack) -> String {
+    let mut hash = BuildHash::default();
+    for (name, text) in patches.inputs() {
+        hash.add(&name, text.as_bytes());
+    }
+    hash.finish()
+}
+
 /// A path that does not depend on where the checkout lies.
 fn below_metal_sim(path: &str) -> &str {
     path.rfind("metal-sim").map_or(path, |start| &path[start..])

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{
+    Prepared,
+    compile::Settings,
     cpu,
     env::{Os, Parts, Target},
     error::Error,
+    levels::Plan,
     metal, prefix,
 };
 
@@ -36,6 +39,7 @@ fn libraries(target: &Target, parts: Parts) -> Vec<String> {
     let mut libraries: Vec<String> = match target.os {
         Os::Linux => vec!["stdc++".to_owned(), "m".to_owned()],
         Os::Android => vec!["c++_shared".to_owned(), "m".to_owned()],
+        Os::Windows if target.msvc => vec!["advapi32".to_owned()],
         Os::Windows => vec!["stdc++".to_owned(), "advapi32".to_owned()],
         Os::Mac | Os::Other => vec!["c++".to_owned()],
     };
@@ -50,8 +54,21 @@ fn libraries(target: &Target, parts: Parts) -> Vec<String> {
 }
 
 /// Metadata for the build scripts of direct dependants (`DEP_GGML_*`) and cfgs for this crate's own code.
-pub fn describe(target: &Target, parts: Parts, version: &str, out_dir: &Path) {
-    let metadata = [
+pub fn describe(settings: &Settings, prepared: &Prepared, out_dir: &Path) {
+    for (key, value) in metadata(settings, prepared, out_dir) {
+        println!("cargo::metadata={key}={value}");
+    }
+    // For the crate's own integration tests, which see no DEP_* variables.
+    println!("cargo::rustc-env=GGML_SYS_OUT_DIR={}", out_dir.display());
+    configure(settings.parts, settings.plan == Plan::Levels);
+}
+
+fn metadata(
+    settings: &Settings,
+    prepared: &Prepared,
+    out_dir: &Path,
+) -> Vec<(&'static str, String)> {
+    vec![
         ("root", out_dir.display().to_string()),
         (
             "include",
@@ -72,16 +89,11 @@ pub fn describe(target: &Target, parts: Parts, version: &str, out_dir: &Path) {
                 .display()
                 .to_string(),
         ),
-        ("version", version.to_owned()),
-        ("backends", parts.backends()),
-        ("defines", defines(target, parts)),
-    ];
-    for (key, value) in metadata {
-        println!("cargo::metadata={key}={value}");
-    }
-    // For the crate's own integration tests, which see no DEP_* variables.
-    println!("cargo::rustc-env=GGML_SYS_OUT_DIR={}", out_dir.display());
-    configure(parts);
+        ("version", prepared.version.clone()),
+        ("patchset", prepared.patchset.clone()),
+        ("backends", settings.parts.backends()),
+        ("defines", defines(&settings.target, settings.parts)),
+    ]
 }
 
 /// The defines of every file, `NAME` or `NAME=VALUE`, separated by semicolons.
@@ -97,9 +109,10 @@ fn defines(target: &Target, parts: Parts) -> String {
         .join(";")
 }
 
-/// The cfgs that say which Metal is compiled in.
-pub fn configure(parts: Parts) {
+/// The cfgs that say which Metal is compiled in, and whether there are several copies of the CPU backend.
+pub fn configure(parts: Parts, levels: bool) {
     for (cfg, on) in [
+        ("ggml_cpu_levels", levels),
         ("ggml_metal", parts.metal),
         ("ggml_metal_sim", parts.metal_sim),
     ] {
@@ -113,13 +126,14 @@ pub fn configure(parts: Parts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::env::Arch;
+    use crate::build::{env::Arch, tree::Tree};
 
     #[test]
     fn frameworks_are_linked_with_what_needs_them() {
         let macos = Target {
             os: Os::Mac,
             arch: Arch::Aarch64,
+            msvc: false,
         };
         let all = libraries(
             &macos,
@@ -142,5 +156,49 @@ mod tests {
             },
         );
         assert_eq!(none, ["c++"]);
+    }
+
+    #[test]
+    fn dependants_learn_the_patch_set() {
+        let target = Target {
+            os: Os::Linux,
+            arch: Arch::X86_64,
+            msvc: false,
+        };
+        let prepared = Prepared {
+            tree: Tree::default(),
+            version: "1.2.3".to_owned(),
+            hash: "all".to_owned(),
+            patchset: "only patches".to_owned(),
+        };
+        let parts = Parts {
+            metal: false,
+            accelerate: false,
+            metal_sim: false,
+        };
+        let settings = Settings {
+            target,
+            parts,
+            plan: Plan::Levels,
+        };
+        let metadata = metadata(&settings, &prepared, Path::new("out"));
+        assert!(metadata.contains(&("patchset", "only patches".to_owned())));
+        assert!(metadata.contains(&("version", "1.2.3".to_owned())));
+    }
+
+    #[test]
+    fn msvc_s_runtime_links_itself() {
+        let none = Parts {
+            metal: false,
+            accelerate: false,
+            metal_sim: false,
+        };
+        let windows = |msvc| Target {
+            os: Os::Windows,
+            arch: Arch::X86_64,
+            msvc,
+        };
+        assert_eq!(libraries(&windows(true), none), ["advapi32"]);
+        assert_eq!(libraries(&windows(false), none), ["stdc++", "advapi32"]);
     }
 }

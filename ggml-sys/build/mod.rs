@@ -6,9 +6,12 @@ pub mod compile;
 pub mod cpu;
 pub mod env;
 pub mod error;
+pub mod features;
 pub mod hash;
 pub mod info;
+pub mod isolate;
 pub mod layout;
+pub mod levels;
 pub mod link;
 pub mod metal;
 pub mod patch;
@@ -23,9 +26,11 @@ use std::{
 };
 
 use self::{
+    compile::Settings,
     env::{Parts, Target},
     error::Error,
     layout::Layout,
+    levels::Plan,
     patch::Stack,
     source::Source,
     tree::Tree,
@@ -49,7 +54,7 @@ fn run() -> Result<(), Error> {
     let target = Target::from_env()?;
     let parts = Parts::new(&target);
     if env::documentation_only() {
-        link::configure(parts);
+        link::configure(parts, false);
         info::for_documentation();
         return Ok(());
     }
@@ -71,11 +76,19 @@ fn run() -> Result<(), Error> {
         &bindings::generate(&out_dir.join("ggml/include"), &out_dir)?,
     )?;
 
-    cc_units::check_compiler(cpu::base_build(&target, parts, &out_dir).cpp(true))?;
-    let objects = compile::all(&prepared.tree, &target, parts, &out_dir)?;
+    let settings = Settings {
+        plan: Plan::new(&target, cfg!(feature = "native"), &env::target_features()),
+        target,
+        parts,
+    };
+    let Settings { target, .. } = &settings;
+    if !target.msvc {
+        cc_units::check_compiler(cpu::base_build(target, parts, &out_dir).cpp(true))?;
+    }
+    let objects = compile::all(&prepared.tree, &settings, &out_dir)?;
     link::archive(&objects, &out_dir)?;
-    link::link(&target, parts, &out_dir);
-    link::describe(&target, parts, &prepared.version, &out_dir);
+    link::link(target, parts, &out_dir);
+    link::describe(&settings, &prepared, &out_dir);
     info::for_rust(&prepared.version, &prepared.hash);
     Ok(())
 }
@@ -86,6 +99,8 @@ pub struct Prepared {
     pub tree: Tree,
     pub version: String,
     pub hash: String,
+    /// Hash of the patches alone.
+    pub patchset: String,
 }
 
 impl Prepared {
@@ -116,6 +131,7 @@ impl Prepared {
             tree,
             version,
             hash,
+            patchset: info::patchset(&patches),
         })
     }
 }
@@ -212,6 +228,7 @@ mod tests {
 
         let after = checkout.prepare();
         assert_ne!(before.hash, after.hash);
+        assert_ne!(before.patchset, after.patchset);
         let ggml = checkout.out_dir().join("ggml");
         let rewritten: BTreeSet<_> = stamps
             .iter()
@@ -242,13 +259,16 @@ mod tests {
     #[test]
     fn the_simulator_s_sources_and_the_pin_move_the_hash() {
         let mut checkout = Checkout::new();
-        let mut seen = BTreeSet::from([checkout.prepare().hash]);
+        let before = checkout.prepare();
+        let mut seen = BTreeSet::from([before.hash]);
         fs::write(checkout.dir.path().join("sim.cpp"), "int metal_sim_y;\n").unwrap();
         assert!(seen.insert(checkout.prepare().hash));
 
         let lock = tree::read_text(&checkout.layout.pin_lock).unwrap();
         checkout.layout.pin_lock = checkout.dir.path().join("lock.toml");
         fs::write(&checkout.layout.pin_lock, lock + "# edited\n").unwrap();
-        assert!(seen.insert(checkout.prepare().hash));
+        let after = checkout.prepare();
+        assert!(seen.insert(after.hash));
+        assert_eq!(before.patchset, after.patchset);
     }
 }

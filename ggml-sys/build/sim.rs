@@ -10,6 +10,9 @@ use super::{
     error::Error,
 };
 
+/// Ours: checks the CPU before it lets anyone into the simulated device.
+pub const START: &str = "src/simulator-start.cpp";
+
 /// Files of metal-sim's that the result depends on; none without the feature.
 pub fn inputs() -> Vec<PathBuf> {
     #[cfg(feature = "metal-sim")]
@@ -32,7 +35,11 @@ pub fn watch(inputs: &[PathBuf]) {
 /// Compiles kernels, runtime, device and ggml's Metal host files.
 #[cfg(feature = "metal-sim")]
 pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    use super::{cpu, prefix};
+    use super::{
+        cpu,
+        isolate::{Isolation, Strong},
+        levels, prefix,
+    };
 
     let generated = out_dir.join("gen");
     let build = metal_sim::Build::new(out_dir.join("ggml"), out_dir.join("metal-sim"))
@@ -41,8 +48,23 @@ pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<Path
     let build = cpu::defines(target, parts)
         .into_iter()
         .fold(build, |build, (name, value)| build.define(name, value));
-    let objects = build.compile()?;
-    Ok(objects.into_iter().map(|object| object.path).collect())
+    let objects: Vec<_> = build
+        .compile()?
+        .into_iter()
+        .map(|object| object.path)
+        .collect();
+    if !levels::is_elf(target) {
+        return Ok(objects);
+    }
+    // These objects are for a later CPU than the rest. Neither may the linker take their copy of an inline function for
+    // the core, nor may their static constructors run before the CPU is checked: `simulator-start.cpp` does both.
+    let entry = format!("{}ggml_backend_metal_reg", prefix::PREFIX);
+    let isolation = Isolation {
+        name: "sim",
+        strong: Strong::These(&[&entry]),
+        constructors: Some("ggmlrs_sim_constructors"),
+    };
+    isolation.apply(&objects, &out_dir.join("objects/sim"))
 }
 
 /// Without the feature there is nothing to compile.

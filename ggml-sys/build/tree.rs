@@ -105,13 +105,18 @@ impl Tree {
 
 /// Writes `text` unless the file holds it already.
 pub fn write_if_changed(path: &Path, text: &str) -> Result<(), Error> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+    write_bytes_if_changed(path, text.as_bytes())
+}
+
+/// Writes `bytes` unless the file holds them already.
+pub fn write_bytes_if_changed(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(Error::io(STEP, "create", parent))?;
     }
-    fs::write(path, text).map_err(Error::io(STEP, "write", path))
+    fs::write(path, bytes).map_err(Error::io(STEP, "write", path))
 }
 
 /// A text with `\n` line ends, whatever a checkout on Windows made of them.

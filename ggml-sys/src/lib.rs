@@ -13,8 +13,16 @@
 //! ```
 //!
 //! # Requirements
-//! A 64-bit little-endian target and a C++ compiler: g++ 12, Clang 15, Apple Clang 14, or newer. On x86-64 everything is
-//! compiled for AVX2, FMA, F16C and BMI2; **check the CPU before any other call** (`ggml-rs` does).
+//! A 64-bit little-endian target and a C++ compiler: g++ 12, Clang 15, Apple Clang 14, or newer.
+//!
+//! # CPUs
+//! An x86-64 archive for Linux or Android holds the CPU backend three times, for x86-64-v2, v3 and v4, and picks at run
+//! time; the rest is compiled for v2. The feature `native`, or target features given to rustc (`-C target-cpu`,
+//! `-C target-feature`), make it one copy for just that. Macs and Windows get one copy, for x86-64-v3; aarch64 one for
+//! its target features. **Check the CPU before any other call** (module [`cpu`]; `ggml-rs` does).
+//!
+//! The environment variable `GGML_RS_CPU_LEVEL` (`v2`, `v3`, `v4`) lowers the level at run time, for tests: results are
+//! those of a CPU of that level. Another value, or a level above the machine's, is an error.
 //!
 //! # Features
 //! | feature | default | effect |
@@ -22,6 +30,7 @@
 //! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
 //! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
 //! | `metal-sim` | no | the Metal backend on a simulated device (module `sim`); everywhere but on macOS |
+//! | `native` | no | compile for the CPU of the machine that builds, and for no other |
 //! | `bindgen` | no | generate the bindings during the build (needs libclang); for maintainers |
 //!
 //! # Environment variables of the build
@@ -37,9 +46,9 @@
 //! | `DEP_GGML_ROOT` | the folder that holds `ggml/` (the patched tree), `gen/` and the objects |
 //! | `DEP_GGML_INCLUDE` | ggml's public headers |
 //! | `DEP_GGML_PREFIX_HEADER` | include it first (`-include`) in C or C++ that uses those headers |
-//! | `DEP_GGML_DEFINES` | what ggml was compiled with: `NAME` or `NAME=value`, separated by semicolons |
 //! | `DEP_GGML_ARCHIVE` | the static archive |
 //! | `DEP_GGML_VERSION` | ggml's version |
+//! | `DEP_GGML_PATCHSET` | SHA-256 over the patches alone |
 //! | `DEP_GGML_DEFINES` | the defines of every file, `NAME` or `NAME=VALUE`, separated by semicolons |
 //! | `DEP_GGML_BACKENDS` | comma-separated: `cpu`, `blas`, `metal`, `metal-sim` |
 
@@ -50,6 +59,7 @@
 #[allow(clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from C")]
 mod bindings;
 mod build_info;
+pub mod cpu;
 #[cfg(ggml_metal_sim)]
 pub mod sim;
 #[cfg(any(ggml_metal, ggml_metal_sim))]

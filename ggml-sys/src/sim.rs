@@ -1,9 +1,12 @@
 //! The simulated Metal device: counters and faults.
 //!
-//! The device itself is reached like any other, through `ggml_backend_metal_reg`. These functions are metal-sim's own and
+//! The device itself is reached like any other, through `ggml_backend_metal_reg`, which gives NULL where [`error`] says
+//! that this CPU cannot run it. These functions are metal-sim's own and
 //! exist only where it is compiled in.
 
 use core::ffi::c_char;
+
+use crate::cpu::text;
 
 /// What the simulated device did since the last reset.
 #[repr(C)]
@@ -37,4 +40,15 @@ unsafe extern "C-unwind" {
     /// Forgets the last fault.
     #[link_name = "ggmlrs_metal_sim_fault_clear"]
     pub fn metal_sim_fault_clear();
+}
+
+unsafe extern "C" {
+    fn ggmlrs_sim_error() -> *const c_char;
+}
+
+/// Why the simulated device cannot be used on this CPU. May be called on any; the other functions of this module may
+/// not where there is an error.
+pub fn error() -> Option<&'static str> {
+    // SAFETY: takes nothing; returns NULL or a string literal.
+    unsafe { text(ggmlrs_sim_error()) }
 }
