@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cc_units::UnitSet;
 
 use super::{
-    cpu,
+    abi, cpu,
     env::{Parts, Target},
     error::Error,
     info, metal, sim,
@@ -26,7 +26,7 @@ pub fn all(
     };
     let sources = cpu::sources(target.arch);
     let mut c = job.in_tree(sources.c);
-    c.push(out_dir.join("gen").join(info::FILE));
+    c.extend([info::FILE, abi::FILE].map(|file| out_dir.join("gen").join(file)));
     let mut cpp = job.in_tree(sources.cpp);
     if parts.metal {
         cpp.extend(job.in_tree(metal::host_sources(tree)));

@@ -95,11 +95,18 @@ pub enum Error {
     #[error("simulated Metal device: {0}")]
     Sim(#[from] metal_sim::Error),
 
-    #[cfg(all(feature = "bindgen", not(test)))]
+    #[cfg(any(feature = "buildtime-bindgen", test))]
+    #[error(
+        "bindings: the feature buildtime-bindgen needs libclang, which was not found: `pip install libclang`, and set \
+         LIBCLANG_PATH to the folder that holds the library; or build without the feature. {0}"
+    )]
+    NoLibclang(String),
+
+    #[cfg(any(feature = "buildtime-bindgen", test))]
     #[error("bindings: {0}")]
     Bindings(#[from] bindgen::BindgenError),
 
-    #[cfg(all(feature = "bindgen", not(test)))]
+    #[cfg(any(feature = "buildtime-bindgen", test))]
     #[error("bindings: bindgen does not know the Rust version asked for: {0}")]
     BindingsTarget(String),
 }

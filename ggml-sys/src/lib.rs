@@ -21,8 +21,8 @@
 //! |---|---|---|
 //! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
 //! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
-//! | `metal-sim` | no | the Metal backend on a simulated device (module `sim`); everywhere but on macOS |
-//! | `bindgen` | no | generate the bindings during the build (needs libclang); for maintainers |
+//! | `metal-sim` | no | the Metal backend on a simulated device; everywhere but on macOS |
+//! | `buildtime-bindgen` | no | generate the bindings during the build instead of using those in git (needs libclang) |
 //!
 //! # Environment variables of the build
 //! | variable | effect |
@@ -48,12 +48,13 @@
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated from C")]
 #[allow(clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from C")]
-mod bindings;
+mod bindings {
+    #[cfg(not(feature = "buildtime-bindgen"))]
+    include!("bindings.rs");
+    #[cfg(feature = "buildtime-bindgen")]
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
 mod build_info;
-#[cfg(ggml_metal_sim)]
-pub mod sim;
-#[cfg(any(ggml_metal, ggml_metal_sim))]
-pub mod trace;
 
 pub use bindings::*;
 pub use build_info::{BUILD, BuildInfo, compiled_hash};

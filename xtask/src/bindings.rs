@@ -1,6 +1,6 @@
 //! Generating the committed bindings.
 //!
-//! ggml-sys's build script knows how (feature `bindgen`, `ggml-sys/build/bindings.rs`), since it has the patched headers.
+//! ggml-sys's build script knows how (feature `buildtime-bindgen`, `ggml-sys/build/bindings.rs`), since it has the patched headers.
 //! This command runs it and takes what it made.
 
 use std::{
@@ -42,7 +42,7 @@ fn committed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../ggml-sys/src/bindings.rs")
 }
 
-/// Runs ggml-sys's build script with the feature `bindgen` and reads the file that it wrote.
+/// Runs ggml-sys's build script with the feature `buildtime-bindgen` and reads the file that it wrote.
 fn generate() -> Result<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -51,7 +51,7 @@ fn generate() -> Result<String> {
             "--package",
             PACKAGE,
             "--features",
-            "bindgen",
+            "buildtime-bindgen",
             "--message-format",
             "json-render-diagnostics",
         ])
@@ -60,10 +60,7 @@ fn generate() -> Result<String> {
         .output()
         .context("cannot run cargo")?;
     if !output.status.success() {
-        bail!(
-            "ggml-sys did not build with the feature bindgen. If libclang is missing: `pip install libclang`, and set \
-             LIBCLANG_PATH to the folder that holds the library"
-        );
+        bail!("ggml-sys did not build with the feature buildtime-bindgen");
     }
     let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
     let file = out_dir(&messages)
