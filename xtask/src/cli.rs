@@ -1,0 +1,152 @@
+//! The command line.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{
+    bindings, patches,
+    pin::{Pin, checkout},
+};
+
+/// A check found something wrong.
+const FOUND: u8 = 1;
+/// The command could not do its work. clap uses the same code for wrong usage.
+const REFUSED: u8 = 2;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, and nothing is wrong
+  1  a check found something wrong
+  2  wrong usage, or the command refused or could not do its work";
+
+const PATCHES_HELP: &str = "\
+The working tree is a git repository of ggml's root. Its first commit is the pinned ggml, untouched; the second, `overlay`,
+holds our whole files (patches/src); then follows one commit per patch, called as the patch. Edit it with any git command:
+amend a commit, or `git commit --fixup` and `git rebase --interactive --autosquash refs/xtask/pristine`. A file that ggml does
+not have is written to patches/src, whichever commit it is in; a change to a file of ggml's to the patch of its commit.
+GGML_SRC_DIR cannot point there: the build would apply the series again.
+
+Examples:
+  cargo xtask patches edit /tmp/ggml
+  cargo xtask patches refresh /tmp/ggml
+  cargo xtask patches verify
+
+A new patch: an entry in patches/series.toml, and a commit with the entry's name (NNNN-what-it-does) as its subject, at the same
+position. To drop one: take out its entry, its file and its commit. Uses git.
+
+Exit codes:
+  0  done, and nothing is wrong
+  1  verify found something wrong
+  2  wrong usage, or the command refused or could not do its work";
+
+/// Maintainers' commands of ggml-rs.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Generate ggml-sys/src/bindings.rs from the patched headers (needs libclang: `pip install libclang`, LIBCLANG_PATH)
+    Bindings {
+        /// Compare instead of writing, and fail where they differ
+        #[arg(long)]
+        check: bool,
+    },
+    /// Edit the patch series as commits of a git working tree
+    #[command(after_help = PATCHES_HELP)]
+    Patches {
+        #[command(subcommand)]
+        command: Patches,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Patches {
+    /// Make DIR a git working tree of the pinned ggml with one commit per patch
+    Edit {
+        /// A folder that is empty or does not exist
+        dir: PathBuf,
+    },
+    /// Write the commits of DIR back to patches/, each hunk with the least context that is unambiguous
+    Refresh {
+        /// A folder that `edit` made; everything in it must be committed
+        dir: PathBuf,
+    },
+    /// Check that the series applies, comes off again, is proven, and is as a refresh would write it
+    Verify,
+}
+
+/// Runs the command; errors go to stderr.
+#[must_use]
+pub fn run(cli: Cli) -> ExitCode {
+    match dispatch(cli.command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FOUND),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+/// Whether nothing is wrong.
+fn dispatch(command: Command) -> Result<bool> {
+    match command {
+        Command::Bindings { check: true } => bindings::check(),
+        Command::Bindings { check: false } => bindings::write().map(|()| true),
+        Command::Patches { command } => run_patches(command),
+    }
+}
+
+fn run_patches(command: Patches) -> Result<bool> {
+    let root = checkout();
+    let series = root.join("patches");
+    let pin = Pin::resolve(&root.join("vendor"))?;
+    match command {
+        Patches::Edit { dir } => {
+            patches::edit(&pin, &series, &dir)?;
+            println!(
+                "{} holds {} with the series as commits",
+                dir.display(),
+                pin.label()
+            );
+        }
+        Patches::Refresh { dir } => {
+            let changes = patches::refresh(&pin, &series, &dir)?;
+            if changes.is_empty() {
+                println!("nothing changed");
+            }
+            for change in changes {
+                println!("{change}");
+            }
+        }
+        Patches::Verify => {
+            let report = patches::verify(&pin, &series, &root)?;
+            for line in &report.holds {
+                println!("ok     {line}");
+            }
+            for line in &report.wrong {
+                println!("WRONG  {line}");
+            }
+            return Ok(report.wrong.is_empty());
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,8 @@
+//! Maintainers' commands of ggml-rs. See `cargo xtask --help`.
+#![deny(missing_docs)]
+
+pub mod bindings;
+pub mod cli;
+pub mod git;
+pub mod patches;
+pub mod pin;
