@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     bindings, patches,
     pin::{Pin, checkout},
+    upgrade::{self, Outcome},
 };
 
 /// A check found something wrong.
@@ -41,6 +42,20 @@ Exit codes:
   1  verify found something wrong
   2  wrong usage, or the command refused or could not do its work";
 
+const UPGRADE_HELP: &str = "\
+Follows the checklist in vendor/README.md as far as a program can: pins the version, lets cargo record its checksum, tries every
+hunk of the series, generates the bindings where libclang is there, and lists what must be read. Refresh hunks that fail with
+`cargo xtask patches` after correcting the diffs.
+
+Examples:
+  cargo xtask upgrade 0.1.162 --dry-run
+  cargo xtask upgrade 0.1.162
+
+Exit codes:
+  0  every hunk fits (or the version is the pinned one)
+  1  a hunk does not fit, or the bindings could not be generated
+  2  wrong usage, no such version, or a dependency of it without a stub; vendor/ is unchanged";
+
 /// Maintainers' commands of ggml-rs.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXIT_CODES)]
@@ -62,6 +77,15 @@ enum Command {
     Patches {
         #[command(subcommand)]
         command: Patches,
+    },
+    /// Pin another version of the package that carries ggml, and say what has to be done
+    #[command(after_help = UPGRADE_HELP)]
+    Upgrade {
+        /// The package's version, for instance 0.1.162
+        version: String,
+        /// Try everything, change nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -100,6 +124,11 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Bindings { check: true } => bindings::check(),
         Command::Bindings { check: false } => bindings::write().map(|()| true),
         Command::Patches { command } => run_patches(command),
+        Command::Upgrade { version, dry_run } => {
+            let outcome = upgrade::upgrade(&checkout(), &version, dry_run)?;
+            print_upgrade(&outcome);
+            Ok(outcome.applies() && regenerate_bindings(&outcome))
+        }
     }
 }
 
@@ -137,6 +166,46 @@ fn run_patches(command: Patches) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+fn print_upgrade(outcome: &Outcome) {
+    println!("{} -> {}", outcome.old.label(), outcome.new.label());
+    if outcome.is_same() {
+        println!("this is the pinned version: nothing to change");
+    }
+    for (patch, hunks) in &outcome.failed {
+        for hunk in hunks {
+            println!(
+                "{patch}: hunk {} of {} does not fit: {}\n{}",
+                hunk.number, hunk.file, hunk.reason, hunk.text
+            );
+        }
+    }
+    if outcome.applies() {
+        println!("every hunk of the series fits");
+    }
+    for reading in &outcome.reading {
+        println!("read: {reading}");
+    }
+    if outcome.written {
+        println!(
+            "vendor/Cargo.toml and vendor/Cargo.lock pin it now; go on with the checklist in vendor/README.md"
+        );
+    }
+}
+
+/// Bindings follow the headers, so they are generated once the new pin is in place and the series fits.
+fn regenerate_bindings(outcome: &Outcome) -> bool {
+    if !outcome.written {
+        return true;
+    }
+    match bindings::write() {
+        Ok(()) => true,
+        Err(error) => {
+            println!("the bindings are still the old ones: {error:#}");
+            false
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,3 +6,4 @@ pub mod cli;
 pub mod git;
 pub mod patches;
 pub mod pin;
+pub mod upgrade;
