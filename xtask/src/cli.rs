@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bindings, patches,
+    bindings, mac_report, patches,
     pin::{Pin, checkout},
     upgrade::{self, Outcome},
 };
@@ -56,6 +56,20 @@ Exit codes:
   1  a hunk does not fit, or the bindings could not be generated
   2  wrong usage, no such version, or a dependency of it without a stub; vendor/ is unchanged";
 
+const MAC_REPORT_HELP: &str = "\
+The steps: the gate with the tensor API off and on and with float and half staging; upstream's cases; the staging bench; nm on the
+archive. A step that fails or cannot run is reported as such, and the next one follows. Four b_range cases fail with half staging
+and the tensor API off: that is what is measured.
+
+Examples:
+  cargo xtask mac-report                                   on a Mac
+  cargo xtask mac-report --simulated --gate-only --out /tmp/report.md
+
+Exit codes:
+  0  every step ran and was as expected
+  1  a step failed or could not run: the report says which
+  2  wrong usage, no Mac, or the report could not be written";
+
 /// Maintainers' commands of ggml-rs.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXIT_CODES)]
@@ -86,6 +100,22 @@ enum Command {
         /// Try everything, change nothing
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Run everything that needs a Mac and write one report to attach to an issue
+    #[command(after_help = MAC_REPORT_HELP)]
+    MacReport {
+        /// Where to write the report
+        #[arg(long, value_name = "FILE", default_value = "mac-report.md")]
+        out: PathBuf,
+        /// Ask the simulated device, on a host that is no Mac; the report then says so at every table
+        #[arg(long)]
+        simulated: bool,
+        /// Only cases whose parameters match; the report then says that it is partial
+        #[arg(short = 'p', value_name = "REGEX")]
+        params: Option<String>,
+        /// The gate alone: neither upstream's cases, nor bench, nor symbols
+        #[arg(long)]
+        gate_only: bool,
     },
 }
 
@@ -128,6 +158,23 @@ fn dispatch(command: Command) -> Result<bool> {
             let outcome = upgrade::upgrade(&checkout(), &version, dry_run)?;
             print_upgrade(&outcome);
             Ok(outcome.applies() && regenerate_bindings(&outcome))
+        }
+        Command::MacReport {
+            out,
+            simulated,
+            params,
+            gate_only,
+        } => {
+            let report = mac_report::collect(&mac_report::Options {
+                simulated,
+                backend_ops: None,
+                params,
+                gate_only,
+            })?;
+            fs::write(&out, mac_report::render(&report))
+                .with_context(|| format!("cannot write {}", out.display()))?;
+            println!("wrote {}", out.display());
+            Ok(report.is_clean())
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod bindings;
 pub mod cli;
 pub mod git;
+pub mod mac_report;
 pub mod patches;
 pub mod pin;
 pub mod upgrade;
