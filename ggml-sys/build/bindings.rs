@@ -1,4 +1,4 @@
-//! The bindings, as `cargo xtask bindings` and the feature `bindgen` generate them.
+//! The bindings, as `cargo xtask bindings` and the feature `buildtime-bindgen` generate them.
 //!
 //! One file serves every 64-bit target. The headers are read without any system headers (stand-ins are written for the
 //! ones that ggml includes), so that nothing of one platform's C library gets in, and so that PyPI's libclang wheel, which
@@ -13,6 +13,9 @@ use bindgen::{
 };
 
 use super::{error::Error, prefix::PREFIX, tree::write_if_changed};
+
+/// The generated file in `OUT_DIR`.
+pub const FILE: &str = "bindings.rs";
 
 /// Public headers that are bound.
 const HEADERS: [&str; 8] = [
@@ -65,8 +68,20 @@ impl ParseCallbacks for LinkNames {
     }
 }
 
+/// Looks for libclang as bindgen does, because bindgen itself panics where it finds none.
+pub fn find_libclang() -> Result<(), Error> {
+    if clang_sys::is_loaded() {
+        return Ok(());
+    }
+    // Its messages have several lines in some cases; cargo shows an error of one.
+    clang_sys::load().map_err(|reason| {
+        Error::NoLibclang(reason.split_whitespace().collect::<Vec<_>>().join(" "))
+    })
+}
+
 /// The bindings to the headers in `include`. Scratch files go to `work`.
 pub fn generate(include: &Path, work: &Path) -> Result<String, Error> {
+    find_libclang()?;
     let system = work.join("system-headers");
     for (name, text) in SYSTEM_HEADERS {
         write_if_changed(&system.join(name), text)?;
@@ -92,7 +107,8 @@ pub fn generate(include: &Path, work: &Path) -> Result<String, Error> {
         .default_enum_style(EnumVariation::Consts)
         .prepend_enum_name(false)
         .generate_comments(false)
-        .layout_tests(false)
+        // Asserts at compile time: what clang says about sizes and offsets must hold for rustc's target as well.
+        .layout_tests(true)
         .merge_extern_blocks(true)
         .sort_semantically(true)
         // A panic of the abort callback passes through these functions.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cc_units::UnitSet;
 
 use super::{
-    cpu,
+    abi, cpu,
     env::{Parts, Target},
     error::Error,
     info,
@@ -113,7 +113,10 @@ impl Job<'_> {
         if parts.accelerate {
             cpp.push(self.out_dir.join("ggml/src/ggml-blas/ggml-blas.cpp"));
         }
-        let mut plain_c = vec![self.out_dir.join("gen").join(info::FILE)];
+        let generated = self.out_dir.join("gen");
+        let mut plain_c = [info::FILE, abi::FILE]
+            .map(|file| generated.join(file))
+            .to_vec();
         let mut plain = self.ggml("c11", &[]);
         match plan {
             Plan::Levels => cpp.extend(self.in_tree(vec![cpu::LEVELS.to_owned()])),

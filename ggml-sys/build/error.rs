@@ -52,36 +52,8 @@ pub enum Error {
     #[error("source: no ggml version in {}: {reason}. Is this a ggml source tree?", file.display())]
     Version { file: PathBuf, reason: &'static str },
 
-    #[error("patches: {} does not read as a series: {reason}", file.display())]
-    Series { file: PathBuf, reason: String },
-
-    #[error(
-        "patches: {name}.patch lies in patches/ but series.toml does not list it. Add an entry or delete the file"
-    )]
-    NotInSeries { name: String },
-
-    #[error(
-        "patches: series.toml lists {name}, but patches/{name}.patch does not exist. Add it or drop the entry"
-    )]
-    NoSuchPatch { name: String },
-
-    #[error("patches: {name}.patch is not a unified diff with a/ and b/ prefixes: {reason}")]
-    Diff { name: String, reason: String },
-
-    #[error(
-        "patches: {name}.patch does not apply to {file} ({reason}). Refresh the patch against this ggml \
-         (vendor/README.md, \"Upgrading\"), or unset GGML_SRC_DIR to build the version that it was made for"
-    )]
-    Hunk {
-        name: String,
-        file: String,
-        reason: String,
-    },
-
-    #[error(
-        "patches: patches/src/{overlay} would replace ggml's own {file}. Change existing files with a patch instead"
-    )]
-    Overlay { overlay: String, file: String },
+    #[error("patches: {0}")]
+    Patches(#[from] patch_series::Error),
 
     #[error(
         "metal: {file}: {reason}. The way upstream embeds its kernels has changed: adapt ggml-sys/build/metal.rs"
@@ -104,11 +76,18 @@ pub enum Error {
     #[error("simulated Metal device: {0}")]
     Sim(#[from] metal_sim::Error),
 
-    #[cfg(all(feature = "bindgen", not(test)))]
+    #[cfg(any(feature = "buildtime-bindgen", test))]
+    #[error(
+        "bindings: the feature buildtime-bindgen needs libclang, which was not found: `pip install libclang`, and set \
+         LIBCLANG_PATH to the folder that holds the library; or build without the feature. {0}"
+    )]
+    NoLibclang(String),
+
+    #[cfg(any(feature = "buildtime-bindgen", test))]
     #[error("bindings: {0}")]
     Bindings(#[from] bindgen::BindgenError),
 
-    #[cfg(all(feature = "bindgen", not(test)))]
+    #[cfg(any(feature = "buildtime-bindgen", test))]
     #[error("bindings: bindgen does not know the Rust version asked for: {0}")]
     BindingsTarget(String),
 }

@@ -1,6 +1,7 @@
 //! The steps of the build, one module each, and the order in which they run.
 
-#[cfg(all(feature = "bindgen", not(test)))]
+pub mod abi;
+#[cfg(any(feature = "buildtime-bindgen", test))]
 pub mod bindings;
 pub mod compile;
 pub mod cpu;
@@ -70,10 +71,9 @@ fn run() -> Result<(), Error> {
 
     let source = Source::obtain(&layout, &manifest_dir, &out_dir)?;
     let prepared = Prepared::write(&source, &layout, &simulator, &out_dir)?;
-    #[cfg(all(feature = "bindgen", not(test)))]
     tree::write_if_changed(
-        &out_dir.join("bindings.rs"),
-        &bindings::generate(&out_dir.join("ggml/include"), &out_dir)?,
+        &out_dir.join("gen").join(abi::FILE),
+        &abi::c_asserts(&current_bindings(&out_dir)?),
     )?;
 
     let settings = Settings {
@@ -91,6 +91,20 @@ fn run() -> Result<(), Error> {
     link::describe(&settings, &prepared, &out_dir);
     info::for_rust(&prepared.version, &prepared.hash);
     Ok(())
+}
+
+/// The bindings that this build is for: the committed ones.
+#[cfg(not(feature = "buildtime-bindgen"))]
+fn current_bindings(_: &Path) -> Result<String, Error> {
+    Ok(abi::COMMITTED.to_owned())
+}
+
+/// The bindings that this build is for, generated and written where `src/lib.rs` includes them.
+#[cfg(feature = "buildtime-bindgen")]
+fn current_bindings(out_dir: &Path) -> Result<String, Error> {
+    let text = bindings::generate(&out_dir.join("ggml/include"), out_dir)?;
+    tree::write_if_changed(&out_dir.join(bindings::FILE), &text)?;
+    Ok(text)
 }
 
 /// The patched tree with everything generated from it, on disk and ready to compile.

@@ -57,6 +57,11 @@ impl Tree {
         self.0.get(path).map(String::as_str)
     }
 
+    /// The files for whoever changes many of them.
+    pub fn texts_mut(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.0
+    }
+
     /// Adds or replaces a file.
     pub fn insert(&mut self, path: impl Into<String>, text: impl Into<String>) {
         self.0.insert(path.into(), text.into());

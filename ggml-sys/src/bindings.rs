@@ -470,6 +470,14 @@ pub const GGML_STATUS_ALLOC_FAILED: ggml_status = -2;
 pub const GGML_STATUS_FAILED: ggml_status = -1;
 pub const GGML_STATUS_SUCCESS: ggml_status = 0;
 pub const GGML_STATUS_ABORTED: ggml_status = 1;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_bf16_t"][::core::mem::size_of::<ggml_bf16_t>() - 2usize];
+    ["Alignment of ggml_bf16_t"][::core::mem::align_of::<ggml_bf16_t>() - 2usize];
+    [
+        "Offset of field: ggml_bf16_t::bits",
+    ][::core::mem::offset_of!(ggml_bf16_t, bits) - 0usize];
+};
 pub const GGML_TYPE_F32: ggml_type = 0;
 pub const GGML_TYPE_F16: ggml_type = 1;
 pub const GGML_TYPE_Q4_0: ggml_type = 2;
@@ -694,6 +702,69 @@ pub const GGML_TRI_TYPE_UPPER_DIAG: ggml_tri_type = 0;
 pub const GGML_TRI_TYPE_UPPER: ggml_tri_type = 1;
 pub const GGML_TRI_TYPE_LOWER_DIAG: ggml_tri_type = 2;
 pub const GGML_TRI_TYPE_LOWER: ggml_tri_type = 3;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_init_params"][::core::mem::size_of::<ggml_init_params>() - 24usize];
+    [
+        "Alignment of ggml_init_params",
+    ][::core::mem::align_of::<ggml_init_params>() - 8usize];
+    [
+        "Offset of field: ggml_init_params::mem_size",
+    ][::core::mem::offset_of!(ggml_init_params, mem_size) - 0usize];
+    [
+        "Offset of field: ggml_init_params::mem_buffer",
+    ][::core::mem::offset_of!(ggml_init_params, mem_buffer) - 8usize];
+    [
+        "Offset of field: ggml_init_params::no_alloc",
+    ][::core::mem::offset_of!(ggml_init_params, no_alloc) - 16usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_tensor"][::core::mem::size_of::<ggml_tensor>() - 336usize];
+    ["Alignment of ggml_tensor"][::core::mem::align_of::<ggml_tensor>() - 8usize];
+    [
+        "Offset of field: ggml_tensor::type_",
+    ][::core::mem::offset_of!(ggml_tensor, type_) - 0usize];
+    [
+        "Offset of field: ggml_tensor::buffer",
+    ][::core::mem::offset_of!(ggml_tensor, buffer) - 8usize];
+    [
+        "Offset of field: ggml_tensor::ne",
+    ][::core::mem::offset_of!(ggml_tensor, ne) - 16usize];
+    [
+        "Offset of field: ggml_tensor::nb",
+    ][::core::mem::offset_of!(ggml_tensor, nb) - 48usize];
+    [
+        "Offset of field: ggml_tensor::op",
+    ][::core::mem::offset_of!(ggml_tensor, op) - 80usize];
+    [
+        "Offset of field: ggml_tensor::op_params",
+    ][::core::mem::offset_of!(ggml_tensor, op_params) - 84usize];
+    [
+        "Offset of field: ggml_tensor::flags",
+    ][::core::mem::offset_of!(ggml_tensor, flags) - 148usize];
+    [
+        "Offset of field: ggml_tensor::src",
+    ][::core::mem::offset_of!(ggml_tensor, src) - 152usize];
+    [
+        "Offset of field: ggml_tensor::view_src",
+    ][::core::mem::offset_of!(ggml_tensor, view_src) - 232usize];
+    [
+        "Offset of field: ggml_tensor::view_offs",
+    ][::core::mem::offset_of!(ggml_tensor, view_offs) - 240usize];
+    [
+        "Offset of field: ggml_tensor::data",
+    ][::core::mem::offset_of!(ggml_tensor, data) - 248usize];
+    [
+        "Offset of field: ggml_tensor::name",
+    ][::core::mem::offset_of!(ggml_tensor, name) - 256usize];
+    [
+        "Offset of field: ggml_tensor::extra",
+    ][::core::mem::offset_of!(ggml_tensor, extra) - 320usize];
+    [
+        "Offset of field: ggml_tensor::padding",
+    ][::core::mem::offset_of!(ggml_tensor, padding) - 328usize];
+};
 pub const GGML_TENSOR_SIZE: usize = 336;
 pub const GGML_OP_POOL_MAX: ggml_op_pool = 0;
 pub const GGML_OP_POOL_AVG: ggml_op_pool = 1;
@@ -706,11 +777,83 @@ pub const GGML_SCALE_FLAG_ALIGN_CORNERS: ggml_scale_flag = 256;
 pub const GGML_SCALE_FLAG_ANTIALIAS: ggml_scale_flag = 512;
 pub const GGML_SORT_ORDER_ASC: ggml_sort_order = 0;
 pub const GGML_SORT_ORDER_DESC: ggml_sort_order = 1;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_type_traits"][::core::mem::size_of::<ggml_type_traits>() - 56usize];
+    [
+        "Alignment of ggml_type_traits",
+    ][::core::mem::align_of::<ggml_type_traits>() - 8usize];
+    [
+        "Offset of field: ggml_type_traits::type_name",
+    ][::core::mem::offset_of!(ggml_type_traits, type_name) - 0usize];
+    [
+        "Offset of field: ggml_type_traits::blck_size",
+    ][::core::mem::offset_of!(ggml_type_traits, blck_size) - 8usize];
+    [
+        "Offset of field: ggml_type_traits::blck_size_interleave",
+    ][::core::mem::offset_of!(ggml_type_traits, blck_size_interleave) - 16usize];
+    [
+        "Offset of field: ggml_type_traits::type_size",
+    ][::core::mem::offset_of!(ggml_type_traits, type_size) - 24usize];
+    [
+        "Offset of field: ggml_type_traits::is_quantized",
+    ][::core::mem::offset_of!(ggml_type_traits, is_quantized) - 32usize];
+    [
+        "Offset of field: ggml_type_traits::to_float",
+    ][::core::mem::offset_of!(ggml_type_traits, to_float) - 40usize];
+    [
+        "Offset of field: ggml_type_traits::from_float_ref",
+    ][::core::mem::offset_of!(ggml_type_traits, from_float_ref) - 48usize];
+};
 pub const GGML_SCHED_PRIO_LOW: ggml_sched_priority = -1;
 pub const GGML_SCHED_PRIO_NORMAL: ggml_sched_priority = 0;
 pub const GGML_SCHED_PRIO_MEDIUM: ggml_sched_priority = 1;
 pub const GGML_SCHED_PRIO_HIGH: ggml_sched_priority = 2;
 pub const GGML_SCHED_PRIO_REALTIME: ggml_sched_priority = 3;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_threadpool_params",
+    ][::core::mem::size_of::<ggml_threadpool_params>() - 528usize];
+    [
+        "Alignment of ggml_threadpool_params",
+    ][::core::mem::align_of::<ggml_threadpool_params>() - 4usize];
+    [
+        "Offset of field: ggml_threadpool_params::cpumask",
+    ][::core::mem::offset_of!(ggml_threadpool_params, cpumask) - 0usize];
+    [
+        "Offset of field: ggml_threadpool_params::n_threads",
+    ][::core::mem::offset_of!(ggml_threadpool_params, n_threads) - 512usize];
+    [
+        "Offset of field: ggml_threadpool_params::prio",
+    ][::core::mem::offset_of!(ggml_threadpool_params, prio) - 516usize];
+    [
+        "Offset of field: ggml_threadpool_params::poll",
+    ][::core::mem::offset_of!(ggml_threadpool_params, poll) - 520usize];
+    [
+        "Offset of field: ggml_threadpool_params::strict_cpu",
+    ][::core::mem::offset_of!(ggml_threadpool_params, strict_cpu) - 524usize];
+    [
+        "Offset of field: ggml_threadpool_params::paused",
+    ][::core::mem::offset_of!(ggml_threadpool_params, paused) - 525usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_tallocr"][::core::mem::size_of::<ggml_tallocr>() - 32usize];
+    ["Alignment of ggml_tallocr"][::core::mem::align_of::<ggml_tallocr>() - 8usize];
+    [
+        "Offset of field: ggml_tallocr::buffer",
+    ][::core::mem::offset_of!(ggml_tallocr, buffer) - 0usize];
+    [
+        "Offset of field: ggml_tallocr::base",
+    ][::core::mem::offset_of!(ggml_tallocr, base) - 8usize];
+    [
+        "Offset of field: ggml_tallocr::alignment",
+    ][::core::mem::offset_of!(ggml_tallocr, alignment) - 16usize];
+    [
+        "Offset of field: ggml_tallocr::offset",
+    ][::core::mem::offset_of!(ggml_tallocr, offset) - 24usize];
+};
 pub const GGML_BACKEND_BUFFER_USAGE_ANY: ggml_backend_buffer_usage = 0;
 pub const GGML_BACKEND_BUFFER_USAGE_WEIGHTS: ggml_backend_buffer_usage = 1;
 pub const GGML_BACKEND_BUFFER_USAGE_COMPUTE: ggml_backend_buffer_usage = 2;
@@ -719,6 +862,75 @@ pub const GGML_BACKEND_DEVICE_TYPE_GPU: ggml_backend_dev_type = 1;
 pub const GGML_BACKEND_DEVICE_TYPE_IGPU: ggml_backend_dev_type = 2;
 pub const GGML_BACKEND_DEVICE_TYPE_ACCEL: ggml_backend_dev_type = 3;
 pub const GGML_BACKEND_DEVICE_TYPE_META: ggml_backend_dev_type = 4;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_backend_dev_caps",
+    ][::core::mem::size_of::<ggml_backend_dev_caps>() - 5usize];
+    [
+        "Alignment of ggml_backend_dev_caps",
+    ][::core::mem::align_of::<ggml_backend_dev_caps>() - 1usize];
+    [
+        "Offset of field: ggml_backend_dev_caps::async_",
+    ][::core::mem::offset_of!(ggml_backend_dev_caps, async_) - 0usize];
+    [
+        "Offset of field: ggml_backend_dev_caps::host_buffer",
+    ][::core::mem::offset_of!(ggml_backend_dev_caps, host_buffer) - 1usize];
+    [
+        "Offset of field: ggml_backend_dev_caps::buffer_from_host_ptr",
+    ][::core::mem::offset_of!(ggml_backend_dev_caps, buffer_from_host_ptr) - 2usize];
+    [
+        "Offset of field: ggml_backend_dev_caps::events",
+    ][::core::mem::offset_of!(ggml_backend_dev_caps, events) - 3usize];
+    [
+        "Offset of field: ggml_backend_dev_caps::mmap_support",
+    ][::core::mem::offset_of!(ggml_backend_dev_caps, mmap_support) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_backend_dev_props",
+    ][::core::mem::size_of::<ggml_backend_dev_props>() - 56usize];
+    [
+        "Alignment of ggml_backend_dev_props",
+    ][::core::mem::align_of::<ggml_backend_dev_props>() - 8usize];
+    [
+        "Offset of field: ggml_backend_dev_props::name",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, name) - 0usize];
+    [
+        "Offset of field: ggml_backend_dev_props::description",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, description) - 8usize];
+    [
+        "Offset of field: ggml_backend_dev_props::memory_free",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, memory_free) - 16usize];
+    [
+        "Offset of field: ggml_backend_dev_props::memory_total",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, memory_total) - 24usize];
+    [
+        "Offset of field: ggml_backend_dev_props::type_",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, type_) - 32usize];
+    [
+        "Offset of field: ggml_backend_dev_props::device_id",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, device_id) - 40usize];
+    [
+        "Offset of field: ggml_backend_dev_props::caps",
+    ][::core::mem::offset_of!(ggml_backend_dev_props, caps) - 48usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_backend_feature",
+    ][::core::mem::size_of::<ggml_backend_feature>() - 16usize];
+    [
+        "Alignment of ggml_backend_feature",
+    ][::core::mem::align_of::<ggml_backend_feature>() - 8usize];
+    [
+        "Offset of field: ggml_backend_feature::name",
+    ][::core::mem::offset_of!(ggml_backend_feature, name) - 0usize];
+    [
+        "Offset of field: ggml_backend_feature::value",
+    ][::core::mem::offset_of!(ggml_backend_feature, value) - 8usize];
+};
 pub const GGML_BACKEND_SPLIT_AXIS_0: ggml_backend_meta_split_axis = 0;
 pub const GGML_BACKEND_SPLIT_AXIS_1: ggml_backend_meta_split_axis = 1;
 pub const GGML_BACKEND_SPLIT_AXIS_2: ggml_backend_meta_split_axis = 2;
@@ -727,12 +939,101 @@ pub const GGML_BACKEND_SPLIT_AXIS_MIRRORED: ggml_backend_meta_split_axis = 10;
 pub const GGML_BACKEND_SPLIT_AXIS_PARTIAL: ggml_backend_meta_split_axis = 11;
 pub const GGML_BACKEND_SPLIT_AXIS_NONE: ggml_backend_meta_split_axis = 98;
 pub const GGML_BACKEND_SPLIT_AXIS_UNKNOWN: ggml_backend_meta_split_axis = 99;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_backend_meta_split_state",
+    ][::core::mem::size_of::<ggml_backend_meta_split_state>() - 2128usize];
+    [
+        "Alignment of ggml_backend_meta_split_state",
+    ][::core::mem::align_of::<ggml_backend_meta_split_state>() - 8usize];
+    [
+        "Offset of field: ggml_backend_meta_split_state::axis",
+    ][::core::mem::offset_of!(ggml_backend_meta_split_state, axis) - 0usize];
+    [
+        "Offset of field: ggml_backend_meta_split_state::ne",
+    ][::core::mem::offset_of!(ggml_backend_meta_split_state, ne) - 8usize];
+    [
+        "Offset of field: ggml_backend_meta_split_state::nr",
+    ][::core::mem::offset_of!(ggml_backend_meta_split_state, nr) - 2056usize];
+    [
+        "Offset of field: ggml_backend_meta_split_state::n_segments",
+    ][::core::mem::offset_of!(ggml_backend_meta_split_state, n_segments) - 2120usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_backend_graph_copy",
+    ][::core::mem::size_of::<ggml_backend_graph_copy>() - 32usize];
+    [
+        "Alignment of ggml_backend_graph_copy",
+    ][::core::mem::align_of::<ggml_backend_graph_copy>() - 8usize];
+    [
+        "Offset of field: ggml_backend_graph_copy::buffer",
+    ][::core::mem::offset_of!(ggml_backend_graph_copy, buffer) - 0usize];
+    [
+        "Offset of field: ggml_backend_graph_copy::ctx_allocated",
+    ][::core::mem::offset_of!(ggml_backend_graph_copy, ctx_allocated) - 8usize];
+    [
+        "Offset of field: ggml_backend_graph_copy::ctx_unallocated",
+    ][::core::mem::offset_of!(ggml_backend_graph_copy, ctx_unallocated) - 16usize];
+    [
+        "Offset of field: ggml_backend_graph_copy::graph",
+    ][::core::mem::offset_of!(ggml_backend_graph_copy, graph) - 24usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_cplan"][::core::mem::size_of::<ggml_cplan>() - 56usize];
+    ["Alignment of ggml_cplan"][::core::mem::align_of::<ggml_cplan>() - 8usize];
+    [
+        "Offset of field: ggml_cplan::work_size",
+    ][::core::mem::offset_of!(ggml_cplan, work_size) - 0usize];
+    [
+        "Offset of field: ggml_cplan::work_data",
+    ][::core::mem::offset_of!(ggml_cplan, work_data) - 8usize];
+    [
+        "Offset of field: ggml_cplan::n_threads",
+    ][::core::mem::offset_of!(ggml_cplan, n_threads) - 16usize];
+    [
+        "Offset of field: ggml_cplan::threadpool",
+    ][::core::mem::offset_of!(ggml_cplan, threadpool) - 24usize];
+    [
+        "Offset of field: ggml_cplan::abort_callback",
+    ][::core::mem::offset_of!(ggml_cplan, abort_callback) - 32usize];
+    [
+        "Offset of field: ggml_cplan::abort_callback_data",
+    ][::core::mem::offset_of!(ggml_cplan, abort_callback_data) - 40usize];
+    [
+        "Offset of field: ggml_cplan::use_ref",
+    ][::core::mem::offset_of!(ggml_cplan, use_ref) - 48usize];
+};
 pub const GGML_NUMA_STRATEGY_DISABLED: ggml_numa_strategy = 0;
 pub const GGML_NUMA_STRATEGY_DISTRIBUTE: ggml_numa_strategy = 1;
 pub const GGML_NUMA_STRATEGY_ISOLATE: ggml_numa_strategy = 2;
 pub const GGML_NUMA_STRATEGY_NUMACTL: ggml_numa_strategy = 3;
 pub const GGML_NUMA_STRATEGY_MIRROR: ggml_numa_strategy = 4;
 pub const GGML_NUMA_STRATEGY_COUNT: ggml_numa_strategy = 5;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_type_traits_cpu",
+    ][::core::mem::size_of::<ggml_type_traits_cpu>() - 32usize];
+    [
+        "Alignment of ggml_type_traits_cpu",
+    ][::core::mem::align_of::<ggml_type_traits_cpu>() - 8usize];
+    [
+        "Offset of field: ggml_type_traits_cpu::from_float",
+    ][::core::mem::offset_of!(ggml_type_traits_cpu, from_float) - 0usize];
+    [
+        "Offset of field: ggml_type_traits_cpu::vec_dot",
+    ][::core::mem::offset_of!(ggml_type_traits_cpu, vec_dot) - 8usize];
+    [
+        "Offset of field: ggml_type_traits_cpu::vec_dot_type",
+    ][::core::mem::offset_of!(ggml_type_traits_cpu, vec_dot_type) - 16usize];
+    [
+        "Offset of field: ggml_type_traits_cpu::nrows",
+    ][::core::mem::offset_of!(ggml_type_traits_cpu, nrows) - 24usize];
+};
 pub const GGML_OPT_LOSS_TYPE_MEAN: ggml_opt_loss_type = 0;
 pub const GGML_OPT_LOSS_TYPE_SUM: ggml_opt_loss_type = 1;
 pub const GGML_OPT_LOSS_TYPE_CROSS_ENTROPY: ggml_opt_loss_type = 2;
@@ -743,6 +1044,97 @@ pub const GGML_OPT_BUILD_TYPE_OPT: ggml_opt_build_type = 30;
 pub const GGML_OPT_OPTIMIZER_TYPE_ADAMW: ggml_opt_optimizer_type = 0;
 pub const GGML_OPT_OPTIMIZER_TYPE_SGD: ggml_opt_optimizer_type = 1;
 pub const GGML_OPT_OPTIMIZER_TYPE_COUNT: ggml_opt_optimizer_type = 2;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_opt_optimizer_params__bindgen_ty_1",
+    ][::core::mem::size_of::<ggml_opt_optimizer_params__bindgen_ty_1>() - 20usize];
+    [
+        "Alignment of ggml_opt_optimizer_params__bindgen_ty_1",
+    ][::core::mem::align_of::<ggml_opt_optimizer_params__bindgen_ty_1>() - 4usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_1::alpha",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_1, alpha) - 0usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_1::beta1",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_1, beta1) - 4usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_1::beta2",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_1, beta2) - 8usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_1::eps",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_1, eps) - 12usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_1::wd",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_1, wd) - 16usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_opt_optimizer_params__bindgen_ty_2",
+    ][::core::mem::size_of::<ggml_opt_optimizer_params__bindgen_ty_2>() - 8usize];
+    [
+        "Alignment of ggml_opt_optimizer_params__bindgen_ty_2",
+    ][::core::mem::align_of::<ggml_opt_optimizer_params__bindgen_ty_2>() - 4usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_2::alpha",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_2, alpha) - 0usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params__bindgen_ty_2::wd",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params__bindgen_ty_2, wd) - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ggml_opt_optimizer_params",
+    ][::core::mem::size_of::<ggml_opt_optimizer_params>() - 28usize];
+    [
+        "Alignment of ggml_opt_optimizer_params",
+    ][::core::mem::align_of::<ggml_opt_optimizer_params>() - 4usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params::adamw",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params, adamw) - 0usize];
+    [
+        "Offset of field: ggml_opt_optimizer_params::sgd",
+    ][::core::mem::offset_of!(ggml_opt_optimizer_params, sgd) - 20usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ggml_opt_params"][::core::mem::size_of::<ggml_opt_params>() - 72usize];
+    [
+        "Alignment of ggml_opt_params",
+    ][::core::mem::align_of::<ggml_opt_params>() - 8usize];
+    [
+        "Offset of field: ggml_opt_params::backend_sched",
+    ][::core::mem::offset_of!(ggml_opt_params, backend_sched) - 0usize];
+    [
+        "Offset of field: ggml_opt_params::ctx_compute",
+    ][::core::mem::offset_of!(ggml_opt_params, ctx_compute) - 8usize];
+    [
+        "Offset of field: ggml_opt_params::inputs",
+    ][::core::mem::offset_of!(ggml_opt_params, inputs) - 16usize];
+    [
+        "Offset of field: ggml_opt_params::outputs",
+    ][::core::mem::offset_of!(ggml_opt_params, outputs) - 24usize];
+    [
+        "Offset of field: ggml_opt_params::loss_type",
+    ][::core::mem::offset_of!(ggml_opt_params, loss_type) - 32usize];
+    [
+        "Offset of field: ggml_opt_params::build_type",
+    ][::core::mem::offset_of!(ggml_opt_params, build_type) - 36usize];
+    [
+        "Offset of field: ggml_opt_params::opt_period",
+    ][::core::mem::offset_of!(ggml_opt_params, opt_period) - 40usize];
+    [
+        "Offset of field: ggml_opt_params::get_opt_pars",
+    ][::core::mem::offset_of!(ggml_opt_params, get_opt_pars) - 48usize];
+    [
+        "Offset of field: ggml_opt_params::get_opt_pars_ud",
+    ][::core::mem::offset_of!(ggml_opt_params, get_opt_pars_ud) - 56usize];
+    [
+        "Offset of field: ggml_opt_params::optimizer",
+    ][::core::mem::offset_of!(ggml_opt_params, optimizer) - 64usize];
+};
 pub const GGUF_TYPE_UINT8: gguf_type = 0;
 pub const GGUF_TYPE_INT8: gguf_type = 1;
 pub const GGUF_TYPE_UINT16: gguf_type = 2;
@@ -757,6 +1149,19 @@ pub const GGUF_TYPE_UINT64: gguf_type = 10;
 pub const GGUF_TYPE_INT64: gguf_type = 11;
 pub const GGUF_TYPE_FLOAT64: gguf_type = 12;
 pub const GGUF_TYPE_COUNT: gguf_type = 13;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gguf_init_params"][::core::mem::size_of::<gguf_init_params>() - 16usize];
+    [
+        "Alignment of gguf_init_params",
+    ][::core::mem::align_of::<gguf_init_params>() - 8usize];
+    [
+        "Offset of field: gguf_init_params::no_alloc",
+    ][::core::mem::offset_of!(gguf_init_params, no_alloc) - 0usize];
+    [
+        "Offset of field: gguf_init_params::ctx",
+    ][::core::mem::offset_of!(gguf_init_params, ctx) - 8usize];
+};
 unsafe extern "C-unwind" {
     #[link_name = "ggmlrs_ggml_set_abort_callback"]
     pub fn ggml_set_abort_callback(

@@ -29,9 +29,9 @@
 //! |---|---|---|
 //! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
 //! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
-//! | `metal-sim` | no | the Metal backend on a simulated device (module `sim`); everywhere but on macOS |
+//! | `metal-sim` | no | the Metal backend on a simulated device; everywhere but on macOS |
 //! | `native` | no | compile for the CPU of the machine that builds, and for no other |
-//! | `bindgen` | no | generate the bindings during the build (needs libclang); for maintainers |
+//! | `buildtime-bindgen` | no | generate the bindings during the build instead of using those in git (needs libclang) |
 //!
 //! # Environment variables of the build
 //! | variable | effect |
@@ -57,13 +57,16 @@
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated from C")]
 #[allow(clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from C")]
-mod bindings;
+mod bindings {
+    #[cfg(not(feature = "buildtime-bindgen"))]
+    include!("bindings.rs");
+    #[cfg(feature = "buildtime-bindgen")]
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
 mod build_info;
 pub mod cpu;
 #[cfg(ggml_metal_sim)]
 pub mod sim;
-#[cfg(any(ggml_metal, ggml_metal_sim))]
-pub mod trace;
 
 pub use bindings::*;
 pub use build_info::{BUILD, BuildInfo, compiled_hash};

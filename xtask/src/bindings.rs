@@ -1,6 +1,6 @@
 //! Generating the committed bindings.
 //!
-//! ggml-sys's build script knows how (feature `bindgen`, `ggml-sys/build/bindings.rs`), since it has the patched headers.
+//! ggml-sys's build script knows how (feature `buildtime-bindgen`, `ggml-sys/build/bindings.rs`), since it has the patched headers.
 //! This command runs it and takes what it made.
 
 use std::{
@@ -15,6 +15,9 @@ use serde_json::Value;
 const PACKAGE: &str = "ggml-sys";
 
 /// Replaces the committed bindings by freshly generated ones.
+///
+/// # Errors
+/// When they cannot be generated or written.
 pub fn write() -> Result<()> {
     let file = committed();
     fs::write(&file, generate()?).with_context(|| format!("cannot write {}", file.display()))?;
@@ -22,27 +25,31 @@ pub fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails where the committed bindings are not what the headers say.
-pub fn check() -> Result<()> {
+/// Whether the committed bindings are what the headers say.
+///
+/// # Errors
+/// When they cannot be generated.
+pub fn check() -> Result<bool> {
     let file = committed();
     let old =
         fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let new = generate()?;
     if let Some((number, (old, new))) = first_difference(&old, &new) {
-        bail!(
+        println!(
             "{} does not match ggml's headers. Run `cargo xtask bindings`.\nline {number}\n  committed: {old}\n  generated: {new}",
             file.display()
         );
+        return Ok(false);
     }
     println!("{} matches ggml's headers", file.display());
-    Ok(())
+    Ok(true)
 }
 
 fn committed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../ggml-sys/src/bindings.rs")
 }
 
-/// Runs ggml-sys's build script with the feature `bindgen` and reads the file that it wrote.
+/// Runs ggml-sys's build script with the feature `buildtime-bindgen` and reads the file that it wrote.
 fn generate() -> Result<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -51,7 +58,7 @@ fn generate() -> Result<String> {
             "--package",
             PACKAGE,
             "--features",
-            "bindgen",
+            "buildtime-bindgen",
             "--message-format",
             "json-render-diagnostics",
         ])
@@ -60,10 +67,7 @@ fn generate() -> Result<String> {
         .output()
         .context("cannot run cargo")?;
     if !output.status.success() {
-        bail!(
-            "ggml-sys did not build with the feature bindgen. If libclang is missing: `pip install libclang`, and set \
-             LIBCLANG_PATH to the folder that holds the library"
-        );
+        bail!("ggml-sys did not build with the feature buildtime-bindgen");
     }
     let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
     let file = out_dir(&messages)

@@ -1,0 +1,10 @@
+//! Maintainers' commands of ggml-rs. See `cargo xtask --help`.
+#![deny(missing_docs)]
+
+pub mod bindings;
+pub mod cli;
+pub mod git;
+pub mod mac_report;
+pub mod patches;
+pub mod pin;
+pub mod upgrade;
