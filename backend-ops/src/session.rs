@@ -176,6 +176,7 @@ mod tests {
                 params: String::new(),
                 outcome: outcome.clone(),
                 nmse: None,
+                hash: None,
                 limit: 1e-7,
                 kernels: Vec::new(),
             });

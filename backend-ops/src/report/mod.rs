@@ -139,6 +139,7 @@ mod samples {
             params: "m=1".into(),
             outcome,
             nmse: None,
+            hash: None,
             limit: 1e-7,
             kernels: Vec::new(),
         }
