@@ -100,7 +100,12 @@ fn vendored_offline() -> Result<Option<String>> {
     own_cargo_home(&mut project)?;
     let pin = checkout().join("vendor/Cargo.toml");
     let pin = pin.to_str().context("the checkout's path is not UTF-8")?;
-    let config = succeed(&mut project.cargo(&["vendor", "--quiet", "--sync", pin, "third-party"]))?;
+    // Not --quiet: that would keep back the configuration as well.
+    let config = succeed(&mut project.cargo(&["vendor", "--sync", pin, "third-party"]))?;
+    ensure!(
+        config.contains("[source.vendored-sources]"),
+        "cargo vendor printed {config:?}"
+    );
     write(&project.path(".cargo/config.toml"), &config)?;
 
     let home = project.path("empty-home");
