@@ -198,7 +198,7 @@ fn documentation() -> Result<Option<String>> {
         command.env(compiler, "/no/compiler/may/be/called");
     }
     succeed(&mut command)?;
-    for page in ["ggml_sys/fn.ggml_init.html", "ggml_rs/struct.Plan.html"] {
+    for page in ["ggml_sys/fn.ggml_init.html", "ggml_rs/plan/struct.Plan.html"] {
         ensure!(
             target.join("doc").join(page).is_file(),
             "there is no page {page}"
