@@ -100,7 +100,12 @@ fn vendored_offline() -> Result<Option<String>> {
     own_cargo_home(&mut project)?;
     let pin = checkout().join("vendor/Cargo.toml");
     let pin = pin.to_str().context("the checkout's path is not UTF-8")?;
-    let config = succeed(&mut project.cargo(&["vendor", "--quiet", "--sync", pin, "third-party"]))?;
+    // Not --quiet: that would keep back the configuration as well.
+    let config = succeed(&mut project.cargo(&["vendor", "--sync", pin, "third-party"]))?;
+    ensure!(
+        config.contains("[source.vendored-sources]"),
+        "cargo vendor printed {config:?}"
+    );
     write(&project.path(".cargo/config.toml"), &config)?;
 
     let home = project.path("empty-home");
@@ -138,11 +143,18 @@ fn packages_without_the_checkout() -> Result<Option<String>> {
         patch.push_str(&format!("{name} = {{ path = {folder:?} }}\n"));
         check_contents(&folder)?;
     }
+    // Compiling the simulator takes minutes; that its C++ is all there can be seen.
+    let cpp = Path::new("metal-sim").join("cpp");
+    let stem = format!("metal-sim-{}", env!("CARGO_PKG_VERSION"));
+    check_same_files(
+        &checkout().join(&cpp),
+        &packages.path().join(stem).join("cpp"),
+    )?;
     let version = env!("CARGO_PKG_VERSION");
     let dependencies = format!("ggml-rs = \"={version}\"\n{patch}");
     assert_result(&Project::new("packaged", &dependencies, MAIN)?.run(&[])?)?;
 
-    // The command line tool and the simulator, which ggml-rs's default features leave out: checked, not compiled.
+    // The command line tool and the simulator, which ggml-rs's default features leave out: their Rust is checked.
     let dependencies = format!("backend-ops = \"={version}\"\n{patch}");
     let project = Project::new("packaged-tool", &dependencies, "fn main() {}\n")?;
     succeed(
@@ -180,6 +192,21 @@ fn check_contents(package: &Path) -> Result<()> {
     Ok(())
 }
 
+fn check_same_files(ours: &Path, packaged: &Path) -> Result<()> {
+    for entry in fs::read_dir(ours)? {
+        let entry = entry?;
+        let (ours, packaged) = (entry.path(), packaged.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            check_same_files(&ours, &packaged)?;
+        } else {
+            let same = fs::read(&packaged)
+                .is_ok_and(|content| fs::read(&ours).is_ok_and(|text| text == content));
+            ensure!(same, "{} is not packaged as it is", ours.display());
+        }
+    }
+    Ok(())
+}
+
 /// As docs.rs builds it: no network, and no compiler either.
 fn documentation() -> Result<Option<String>> {
     let target = target_dir().join("docs");
@@ -193,7 +220,10 @@ fn documentation() -> Result<Option<String>> {
         command.env(compiler, "/no/compiler/may/be/called");
     }
     succeed(&mut command)?;
-    for page in ["ggml_sys/fn.ggml_init.html", "ggml_rs/struct.Plan.html"] {
+    for page in [
+        "ggml_sys/fn.ggml_init.html",
+        "ggml_rs/plan/struct.Plan.html",
+    ] {
         ensure!(
             target.join("doc").join(page).is_file(),
             "there is no page {page}"
