@@ -72,7 +72,7 @@ pub struct Cli {
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub tensor: Option<Switch>,
 
-    /// Source precision of OUT_PROD on Metal's simdgroup kernel; half is for measurement
+    /// Source precision of OUT_PROD on Metal; half is for measurement
     #[arg(long, value_enum, default_value_t = StagingArg::Float)]
     pub staging: StagingArg,
 

@@ -7,51 +7,59 @@
 use ggml_rs::Staging;
 use ggml_rs::trace::Dispatch;
 
-/// Threadgroup bytes of the float-staged product: 64x32 floats of `a` and 32x32 of `b`.
-const FLOAT_STAGED_BYTES: usize = 64 * 32 * 4 + 32 * 32 * 4;
-
-/// Threadgroup bytes of the tensor kernel: 64x32 halves of `a`; `b` is read from device memory.
-const TENSOR_BYTES: usize = 64 * 32 * 2;
-
 /// What every product of the family `kernel_mul_mm_*` is named after.
 const PRODUCT_PREFIX: &str = "kernel_mul_mm_";
 const F32_PRODUCT: &str = "kernel_mul_mm_f32_f32";
 const FLOAT_STAGED_PRODUCT: &str = "kernel_mul_mm_f32_f32_fp32";
 
-/// The kernel that must compute OUT_PROD's matrix product.
+/// Elements of the tiles of `a` and `b`, as both kernels cut them.
+const TILE_A: usize = 64 * 32;
+const TILE_B: usize = 32 * 32;
+
+/// The kernel that must compute OUT_PROD's matrix product: one of two families, one of two stagings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
-    /// The simdgroup kernel with both operands staged as float.
-    FloatStaged,
-    /// The simdgroup kernel with both operands staged as half.
-    HalfStaged,
-    /// The cooperative-tensor kernel.
-    Tensor,
+pub struct Product {
+    /// The cooperative-tensor kernel, which stages `a` alone and reads `b` in place; else the simdgroup kernel.
+    tensor_api: bool,
+    staging: Staging,
 }
 
 impl Product {
-    /// The product that a Metal device must use. With the tensor API on, staging has no say.
+    /// The product that a Metal device must use.
     #[must_use]
     pub fn expected(tensor_api: bool, staging: Staging) -> Self {
-        match (tensor_api, staging) {
-            (true, _) => Self::Tensor,
-            (false, Staging::Float) => Self::FloatStaged,
-            (false, Staging::Half) => Self::HalfStaged,
+        Self {
+            tensor_api,
+            staging,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self.staging {
+            Staging::Float => FLOAT_STAGED_PRODUCT,
+            Staging::Half => F32_PRODUCT,
+        }
+    }
+
+    /// The threadgroup memory that the product may have: the tiles, and in the simdgroup kernel with half staging the 64x32
+    /// floats of the result, with which it checks bounds.
+    fn threadgroup_bytes(self) -> &'static [usize] {
+        match (self.tensor_api, self.staging) {
+            (true, Staging::Float) => &[TILE_A * 4],
+            (true, Staging::Half) => &[TILE_A * 2],
+            (false, Staging::Float) => &[(TILE_A + TILE_B) * 4],
+            (false, Staging::Half) => &[(TILE_A + TILE_B) * 2, TILE_A * 4],
         }
     }
 
     /// Whether a dispatch is this product.
     fn is(self, dispatch: &Dispatch) -> bool {
-        let name = dispatch.pipeline.as_str();
-        let bytes = dispatch.threadgroup_bytes;
-        let float_staged = name.starts_with(FLOAT_STAGED_PRODUCT);
-        match self {
-            Self::FloatStaged => float_staged && bytes == FLOAT_STAGED_BYTES,
-            Self::HalfStaged => {
-                name.starts_with(F32_PRODUCT) && !float_staged && bytes != TENSOR_BYTES
-            }
-            Self::Tensor => name.starts_with(F32_PRODUCT) && !float_staged && bytes == TENSOR_BYTES,
-        }
+        let float_staged = dispatch.pipeline.starts_with(FLOAT_STAGED_PRODUCT);
+        dispatch.pipeline.starts_with(self.name())
+            && float_staged == (self.staging == Staging::Float)
+            && self
+                .threadgroup_bytes()
+                .contains(&dispatch.threadgroup_bytes)
     }
 
     /// Checks the dispatches of a case: at least one product, and none of another kind.
@@ -76,17 +84,22 @@ impl Product {
 
 impl std::fmt::Display for Product {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::FloatStaged => write!(
-                f,
-                "{FLOAT_STAGED_PRODUCT}* with {FLOAT_STAGED_BYTES} threadgroup bytes"
-            ),
-            Self::HalfStaged => write!(f, "{F32_PRODUCT}* (not _fp32)"),
-            Self::Tensor => write!(
-                f,
-                "the tensor kernel {F32_PRODUCT}* with {TENSOR_BYTES} threadgroup bytes"
-            ),
-        }
+        let kernel = if self.tensor_api {
+            "the tensor kernel"
+        } else {
+            "the simdgroup kernel"
+        };
+        let bytes: Vec<_> = self
+            .threadgroup_bytes()
+            .iter()
+            .map(usize::to_string)
+            .collect();
+        write!(
+            f,
+            "{kernel} {}* with {} threadgroup bytes",
+            self.name(),
+            bytes.join(" or ")
+        )
     }
 }
 
@@ -101,27 +114,28 @@ mod tests {
         }
     }
 
+    /// The pipelines' names are the same in both families: the threadgroup memory tells them apart.
     #[test]
     fn each_product_accepts_its_own_kernel_only() {
-        let float = dispatch(
-            "kernel_mul_mm_f32_f32_fp32_bci=0_bco=1_ne12=1_ne13=1_r2=1_r3=1",
-            12288,
-        );
-        let half = dispatch(
-            "kernel_mul_mm_f32_f32_bci=0_bco=1_ne12=1_ne13=1_r2=1_r3=1",
-            8192,
-        );
-        let tensor = Dispatch {
-            threadgroup_bytes: 4096,
-            ..half.clone()
-        };
+        const FLOAT: &str = "kernel_mul_mm_f32_f32_fp32_bci=0_bco=1_ne12=1_ne13=1_r2=1_r3=1";
+        const HALF: &str = "kernel_mul_mm_f32_f32_bci=0_bco=1_ne12=1_ne13=1_r2=1_r3=1";
         let all = [
-            (Product::FloatStaged, &float),
-            (Product::HalfStaged, &half),
-            (Product::Tensor, &tensor),
+            (
+                Product::expected(false, Staging::Float),
+                dispatch(FLOAT, 12288),
+            ),
+            (
+                Product::expected(false, Staging::Half),
+                dispatch(HALF, 8192),
+            ),
+            (
+                Product::expected(true, Staging::Float),
+                dispatch(FLOAT, 8192),
+            ),
+            (Product::expected(true, Staging::Half), dispatch(HALF, 4096)),
         ];
-        for (product, own) in all {
-            for (_, other) in all {
+        for (product, own) in &all {
+            for (_, other) in &all {
                 assert_eq!(
                     product.check(std::slice::from_ref(other)).is_ok(),
                     own == other,
@@ -135,7 +149,7 @@ mod tests {
     #[test]
     fn the_float_kernel_needs_its_bytes() {
         let short = dispatch("kernel_mul_mm_f32_f32_fp32_bci=0", 8192);
-        let error = Product::FloatStaged
+        let error = Product::expected(false, Staging::Float)
             .check(&[short])
             .expect_err("8192 bytes are too few");
         assert!(error.contains("12288") && error.contains("8192"), "{error}");
@@ -146,29 +160,9 @@ mod tests {
         let float = dispatch("kernel_mul_mm_f32_f32_fp32_x", 12288);
         let copy = dispatch("kernel_cpy_f32_f32", 0);
         let half = dispatch("kernel_mul_mm_f32_f32_x", 8192);
-        assert!(
-            Product::FloatStaged
-                .check(&[copy.clone(), float.clone()])
-                .is_ok()
-        );
-        assert!(
-            Product::FloatStaged
-                .check(&[float, copy.clone(), half])
-                .is_err()
-        );
-        assert!(
-            Product::FloatStaged.check(&[copy]).is_err(),
-            "no product at all"
-        );
-    }
-
-    #[test]
-    fn the_tensor_api_overrides_staging() {
-        assert_eq!(Product::expected(true, Staging::Half), Product::Tensor);
-        assert_eq!(Product::expected(false, Staging::Half), Product::HalfStaged);
-        assert_eq!(
-            Product::expected(false, Staging::Float),
-            Product::FloatStaged
-        );
+        let product = Product::expected(false, Staging::Float);
+        assert!(product.check(&[copy.clone(), float.clone()]).is_ok());
+        assert!(product.check(&[float, copy.clone(), half]).is_err());
+        assert!(product.check(&[copy]).is_err(), "no product at all");
     }
 }

@@ -29,6 +29,9 @@ pub struct Counters {
     pub threadgroup_bytes: u64,
     /// Switches from one simulated thread to another: what the simulation costs.
     pub lane_switches: u64,
+    /// Multiply-adds in which a tensor product may round float operands (`relaxed_precision`). Here they are exact: the
+    /// count shows what a kernel allows the real device.
+    pub relaxed_fmas: u64,
 }
 
 impl Counters {
@@ -60,6 +63,7 @@ impl Sub for Counters {
                 .threadgroup_bytes
                 .saturating_sub(earlier.threadgroup_bytes),
             lane_switches: self.lane_switches.saturating_sub(earlier.lane_switches),
+            relaxed_fmas: self.relaxed_fmas.saturating_sub(earlier.relaxed_fmas),
         }
     }
 }

@@ -6,38 +6,78 @@ mod common;
 
 use common::Operand;
 use ggml_rs::DType::F32;
-use ggml_rs::{Device, Graph, Plan, PlanOptions, RegistryOptions};
+use ggml_rs::check::compare;
+use ggml_rs::check::reference::{self, Values};
+use ggml_rs::sim::Counters;
+use ggml_rs::trace::Dispatch;
+use ggml_rs::{Backend, Device, Graph, Plan, PlanOptions, RegistryOptions, Staging};
+
+/// What one product did.
+struct Run {
+    product: Dispatch,
+    /// Multiply-adds in which the real device may round float operands.
+    relaxed_fmas: u64,
+    nmse: f64,
+}
+
+fn out_prod(device: Device, backend: &mut Backend, staging: Staging) -> Run {
+    let (a, b) = (
+        Operand::new(F32, &[64, 40], 1),
+        Operand::new(F32, &[32, 40], 2),
+    );
+    let (graph, (a_in, b_in, y)) = Graph::build(|g| {
+        let (left, a_in) = g.input("a", a.dtype, a.shape)?;
+        let (right, b_in) = g.input("b", b.dtype, b.shape)?;
+        let y = g.output("y", left.out_prod(right)?.set_staging(staging)?)?;
+        Ok((a_in, b_in, y))
+    })
+    .unwrap();
+    let mut plan = Plan::new(graph, backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&a_in, &a.values).unwrap();
+    plan.set_f32(&b_in, &b.values).unwrap();
+    let before = Counters::read(device).unwrap();
+    let dispatches = plan.run_traced(backend).unwrap();
+    let work = Counters::read(device).unwrap() - before;
+    let expected = reference::out_prod(
+        Values::contiguous(&a.values, a.shape.ne()).unwrap(),
+        Values::contiguous(&b.values, b.shape.ne()).unwrap(),
+    )
+    .unwrap();
+    let is_product = |dispatch: &&Dispatch| dispatch.pipeline.starts_with("kernel_mul_mm");
+    Run {
+        product: dispatches.iter().find(is_product).unwrap().clone(),
+        relaxed_fmas: work.relaxed_fmas,
+        nmse: compare(&expected, &plan.read_f32(&y).unwrap())
+            .unwrap()
+            .nmse,
+    }
+}
 
 #[test]
-fn the_tensor_kernel_runs_instead_of_the_float_staged_one() {
+fn the_tensor_kernel_stages_as_asked_and_relaxes_no_float() {
     let mut options = RegistryOptions::default();
     options.tensor_api = Some(true);
     // SAFETY: this process has one test, and no other thread uses the environment.
     unsafe { options.install() }.unwrap();
     let device = Device::by_name("MTL0").unwrap();
     assert_eq!(device.tensor_api(), Some(true));
-
-    let (a, b) = (
-        Operand::new(F32, &[64, 32], 1),
-        Operand::new(F32, &[32, 32], 2),
-    );
-    let (graph, (a_in, b_in)) = Graph::build(|g| {
-        let (left, a_in) = g.input("a", a.dtype, a.shape)?;
-        let (right, b_in) = g.input("b", b.dtype, b.shape)?;
-        g.output("y", left.out_prod(right)?)?;
-        Ok((a_in, b_in))
-    })
-    .unwrap();
     let mut backend = device.open().unwrap();
-    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
-    plan.set_f32(&a_in, &a.values).unwrap();
-    plan.set_f32(&b_in, &b.values).unwrap();
-    let dispatches = plan.run_traced(&mut backend).unwrap();
-    let product = dispatches
-        .iter()
-        .find(|dispatch| dispatch.pipeline.starts_with("kernel_mul_mm"));
+
+    let float = out_prod(device, &mut backend, Staging::Float);
     assert!(
-        product.is_some_and(|product| !product.pipeline.contains("_fp32")),
-        "{dispatches:?}"
+        float
+            .product
+            .pipeline
+            .starts_with("kernel_mul_mm_f32_f32_fp32")
     );
+    assert_eq!(float.product.threadgroup_bytes, 64 * 32 * 4);
+    // The descriptor is what keeps the real device from rounding; its effect cannot be simulated.
+    assert_eq!(float.relaxed_fmas, 0);
+    assert!(float.nmse < 1e-12, "{}", float.nmse);
+
+    let half = out_prod(device, &mut backend, Staging::Half);
+    assert!(!half.product.pipeline.contains("_fp32"));
+    assert_eq!(half.product.threadgroup_bytes, 64 * 32 * 2);
+    assert!(half.relaxed_fmas > 0, "upstream's kernel asks for it");
+    assert!(half.nmse > 1e-10 && half.nmse < 1e-6, "{}", half.nmse);
 }

@@ -98,6 +98,8 @@ pub enum Set {
     Upstream,
     /// The 37 OUT_PROD cases that must all pass: a case that the device does not support is a failure here.
     Gate,
+    /// OUT_PROD with operands beyond half's range, on either side.
+    Range,
 }
 
 impl Set {
@@ -106,6 +108,7 @@ impl Set {
     pub fn cases(self) -> Vec<Box<dyn Case>> {
         match self {
             Self::Gate => boxed(out_prod::gate()).collect(),
+            Self::Range => boxed(out_prod::range()).collect(),
             Self::Upstream => boxed(copy::cpy_cases())
                 .chain(boxed(copy::cont_cases()))
                 .chain(boxed(add::cases()))
@@ -119,7 +122,7 @@ impl Set {
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        self == Self::Gate
+        self != Self::Upstream
     }
 }
 
@@ -128,6 +131,7 @@ impl fmt::Display for Set {
         f.write_str(match self {
             Self::Upstream => "upstream",
             Self::Gate => "gate",
+            Self::Range => "range",
         })
     }
 }

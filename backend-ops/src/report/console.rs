@@ -134,9 +134,7 @@ fn describe_staging(tensor_api: Option<bool>, staging: Staging) -> String {
         Staging::Half => "half",
     };
     match tensor_api {
-        Some(true) => {
-            format!("{name} (no effect where the tensor kernel runs; a is staged in half there)")
-        }
+        Some(true) => format!("{name} (of a; the tensor kernel reads b in place)"),
         Some(false) => name.to_owned(),
         None => format!("{name} (no effect on this device)"),
     }
@@ -376,9 +374,9 @@ mod tests {
     }
 
     #[test]
-    fn staging_says_when_it_has_no_effect() {
+    fn staging_says_what_it_has_an_effect_on() {
         assert_eq!(describe_staging(Some(false), Staging::Half), "half");
-        assert!(describe_staging(Some(true), Staging::Half).contains("a is staged in half there"));
+        assert!(describe_staging(Some(true), Staging::Half).contains("reads b in place"));
         assert!(describe_staging(None, Staging::Half).contains("no effect"));
     }
 }

@@ -17,6 +17,7 @@ void metal_sim_counters_read(metal_sim_counters * counters) {
     counters->simdgroup_fmas       = c.simdgroup_fmas;
     counters->threadgroup_bytes    = c.threadgroup_bytes;
     counters->lane_switches        = c.lane_switches;
+    counters->relaxed_fmas         = c.relaxed_fmas;
 }
 
 const char * metal_sim_last_fault(void) {

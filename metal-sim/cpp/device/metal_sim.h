@@ -1,4 +1,4 @@
-/* What the simulated Metal device tells about itself: counters and the last fault. Plain C, bound by ggml_sys::sim. */
+/* What the simulated Metal device tells about itself: counters and the last fault. Plain C, read by ggml-rs (src/sim.rs). */
 #pragma once
 
 #include <stdint.h>
@@ -15,6 +15,7 @@ struct metal_sim_counters {
     uint64_t simdgroup_fmas;       /* multiply-adds in simdgroup matrix operations */
     uint64_t threadgroup_bytes;    /* threadgroup memory, summed over the threadgroups that had it */
     uint64_t lane_switches;        /* resumptions of a lane that had waited, plus stacks started */
+    uint64_t relaxed_fmas;         /* multiply-adds of float operands that a tensor product may round (relaxed_precision) */
 };
 
 void metal_sim_counters_reset(void);

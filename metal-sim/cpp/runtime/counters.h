@@ -12,6 +12,7 @@ struct counters {
     uint64_t simdgroup_fmas       = 0;
     uint64_t threadgroup_bytes    = 0;
     uint64_t lane_switches        = 0;
+    uint64_t relaxed_fmas         = 0;
 
     counters & operator+=(const counters & other) {
         dispatches += other.dispatches;
@@ -20,6 +21,7 @@ struct counters {
         simdgroup_fmas += other.simdgroup_fmas;
         threadgroup_bytes += other.threadgroup_bytes;
         lane_switches += other.lane_switches;
+        relaxed_fmas += other.relaxed_fmas;
         return *this;
     }
 };

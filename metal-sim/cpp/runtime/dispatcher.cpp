@@ -3,6 +3,7 @@
 #include "core.h"
 #include "fault.h"
 #include "settings.h"
+#include "tensor_unit.h"
 
 #include <condition_variable>
 #include <memory>
@@ -119,12 +120,15 @@ class dispatcher {
 
     counters read() {
         const std::lock_guard<std::mutex> guard(lock_);
-        return totals_;
+        counters                          all = totals_;
+        all.relaxed_fmas                      = relaxed_fmas();
+        return all;
     }
 
     void reset() {
         const std::lock_guard<std::mutex> guard(lock_);
         totals_ = {};
+        reset_relaxed_fmas();
     }
 
   private:

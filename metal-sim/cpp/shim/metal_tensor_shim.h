@@ -2,9 +2,10 @@
 // threadgroup memory, with cooperative tensors as results. C++20: a descriptor is a template argument.
 //
 // Each lane computes the elements of the result that it holds, by dot products in float: relaxed precision, which the
-// kernels ask for, is not modelled. Operands read as zero beyond their extents.
+// kernels ask for, is counted and not modelled. Operands read as zero beyond their extents.
 #pragma once
 
+#include "../runtime/tensor_unit.h"
 #include "metal_shim.h"
 
 namespace metal {
@@ -125,6 +126,7 @@ template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
     template <class Left, class Right, class T> result<T> get_destination_cooperative_tensor() const { return {}; }
 
     template <class Left, class Right, class T> void run(const Left & left, const Right & right, result<T> & to) const {
+        count(left, right);
         for (int i = 0; i < to.capacity; ++i) {
             if (to.is_valid_element(static_cast<short>(i))) {
                 to.own[i] = combine(product(left, right, to.row(i), to.column(i)), to.own[i]);
@@ -134,6 +136,7 @@ template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
 
     template <class Left, class Right, class T, class Extents, class Tag>
     void run(const Left & left, const Right & right, const metal::tensor<T, Extents, Tag> & to) const {
+        count(left, right);
         using layout = result<float>;
         const layout own;
         for (int i = 0; i < own.capacity; ++i) {
@@ -145,6 +148,19 @@ template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
     }
 
   private:
+    template <class Left, class Right> static int depth(const Left & left, const Right & right) {
+        const int of_operands = metal::min(descriptor.transpose_left ? left.extent1 : left.extent0,
+                                           descriptor.transpose_right ? right.extent0 : right.extent1);
+        return descriptor.depth >= 0 ? metal::min(of_operands, descriptor.depth) : of_operands;
+    }
+
+    template <class Left, class Right> static void count(const Left & left, const Right & right) {
+        constexpr bool floats = std::is_same_v<typename Left::element, float> || std::is_same_v<typename Right::element, float>;
+        if (descriptor.relaxed_precision && floats && metal_sim::current_lane->index_in_threadgroup == 0) {
+            metal_sim::count_relaxed_fmas(uint64_t(descriptor.rows) * descriptor.columns * depth(left, right));
+        }
+    }
+
     template <class T> static T combine(float product, T previous) {
         return descriptor.operation == matmul2d_descriptor::mode::multiply ?
                    static_cast<T>(product) :
@@ -158,17 +174,13 @@ template <matmul2d_descriptor descriptor, class Execution> struct matmul2d {
         if (row >= (tl ? left.extent0 : left.extent1) || column >= (tr ? right.extent1 : right.extent0)) {
             return 0.0f;
         }
-        int depth = metal::min(tl ? left.extent1 : left.extent0, tr ? right.extent0 : right.extent1);
-        if (descriptor.depth >= 0) {
-            depth = metal::min(depth, descriptor.depth);
-        }
         const auto *  l      = left.data + row * (tl ? left.stride0 : left.stride1);
         const auto *  r      = right.data + column * (tr ? right.stride1 : right.stride0);
         const int64_t l_step = tl ? left.stride1 : left.stride0;
         const int64_t r_step = tr ? right.stride0 : right.stride1;
 
         float sum = 0.0f;
-        for (int k = 0; k < depth; ++k) {
+        for (int k = 0, n = depth(left, right); k < n; ++k) {
             sum += static_cast<float>(l[k * l_step]) * static_cast<float>(r[k * r_step]);
         }
         return sum;

@@ -159,12 +159,10 @@ private:
     }
 };
 
-// float staging, unless the tensor kernel runs (it reads b unstaged, but stages a in half)
-// or half staging was asked for, which serves measurements only
+// Float staging, with the simdgroup kernel as with the tensor kernel, unless half staging was asked for, which serves
+// measurements only.
 ggml_metal_pipeline_with_params product_pipeline(ggml_metal_library_t lib, const staged_product & product, bool half) {
-    const bool has_tensor = ggml_metal_device_get_props(ggml_metal_library_get_device(lib))->has_tensor;
-
-    return has_tensor || half
+    return half
         ? ggml_metal_library_get_pipeline_mul_mm     (lib, &product.dst)
         : ggml_metal_library_get_pipeline_mul_mm_fp32(lib, &product.dst);
 }

@@ -9,7 +9,7 @@ mod sets;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{Builder, DType, Staging, Tensor};
 
-pub use sets::{gate, ours, upstream};
+pub use sets::{gate, ours, range, upstream};
 
 use super::{Case, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
@@ -39,6 +39,8 @@ pub struct OutProd {
     pub nr: [usize; 2],
     /// Whether `b` is stored transposed: what MUL_MAT's backward always emits.
     pub trans_b: bool,
+    /// `a` is uniform in `[-a_range, a_range)`.
+    pub a_range: f32,
     /// `b` is uniform in `[-b_range, b_range)`.
     pub b_range: f32,
     /// Row length of `b` in memory when longer than its rows, which makes them non-contiguous; 0 for no padding.
@@ -63,6 +65,7 @@ impl OutProd {
             bs: [1, 1],
             nr: [1, 1],
             trans_b: false,
+            a_range: 1.0,
             b_range: 1.0,
             b_v: 0,
             a_own_buffer: false,
@@ -175,6 +178,7 @@ impl Case for OutProd {
             .with("bs", self.bs)
             .with("nr", self.nr)
             .with("trans_b", self.trans_b)
+            .with_unless_default("a_range", self.a_range, 1.0)
             .with_unless_default("b_range", self.b_range, 1.0)
             .with_unless_default("b_v", self.b_v, 0)
             .with_unless_default("a_own_buffer", self.a_own_buffer, false)
@@ -184,7 +188,7 @@ impl Case for OutProd {
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("a", self.type_a, self.shape_a()),
+            Operand::new("a", self.type_a, self.shape_a()).within(self.a_range),
             Operand::new("b", self.type_b, self.shape_b()).within(self.b_range),
         ]
     }

@@ -124,6 +124,35 @@ pub fn gate() -> Vec<OutProd> {
     cases
 }
 
+/// Operands beyond half's range, each alone and both at once, for a full tile and for one whose bounds are checked. An F16
+/// weight cannot exceed that range, so it stays just inside: float staging and half staging both have to take it.
+#[must_use]
+pub fn range() -> Vec<OutProd> {
+    const WITHIN_F16: f32 = 6e4;
+    let mut cases = Vec::new();
+    for type_a in [DType::F32, DType::F16, DType::Q8_0, DType::Q4_K] {
+        let weight = if type_a == DType::F16 {
+            WITHIN_F16
+        } else {
+            GRADIENT_RANGE
+        };
+        for mnk in [[256, 64, 64], [256, 33, 31]] {
+            for (a_range, b_range) in [
+                (weight, 1.0),
+                (1.0, GRADIENT_RANGE),
+                (weight, GRADIENT_RANGE),
+            ] {
+                cases.extend(both_layouts(&OutProd {
+                    a_range,
+                    b_range,
+                    ..f32_grad(type_a, mnk)
+                }));
+            }
+        }
+    }
+    cases
+}
+
 fn both_layouts(case: &OutProd) -> [OutProd; 2] {
     PLAIN_AND_TRANSPOSED.map(|trans_b| case.clone().transposed(trans_b))
 }
@@ -344,6 +373,25 @@ mod tests {
         assert_eq!(count(&|c| c.k == 600_000), 4);
         assert_eq!(count(&|c| c.a_own_buffer), 4);
         assert_eq!(count(&|c| c.trans_b), 6);
+    }
+
+    #[test]
+    fn the_range_set_exceeds_half_on_either_side() {
+        let cases = range();
+        let beyond = |range: f32| range > 65504.0;
+        let count = |a, b| {
+            let is = |c: &&OutProd| beyond(c.a_range) == a && beyond(c.b_range) == b;
+            cases.iter().filter(is).count()
+        };
+        assert_eq!(
+            [
+                count(true, false),
+                count(false, true),
+                count(true, true),
+                count(false, false)
+            ],
+            [12, 20, 12, 4]
+        );
     }
 
     #[test]

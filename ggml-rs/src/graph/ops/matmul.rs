@@ -127,10 +127,10 @@ impl<'g> Tensor<'g> {
         if accepted { Ok(self) } else { Err(refuse()) }
     }
 
-    /// Sets how Metal's OUT_PROD stages both of its operands.
+    /// Sets how Metal's OUT_PROD stages its operands.
     ///
-    /// It has no effect on other devices, nor where Metal's tensor API runs: see
-    /// [`Device::tensor_api`](crate::Device::tensor_api).
+    /// It has no effect on other devices. Where Metal's tensor API runs (see
+    /// [`Device::tensor_api`](crate::Device::tensor_api)) `a` alone is staged, and `b` is read in place.
     ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) when this node is not an OUT_PROD.

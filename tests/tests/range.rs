@@ -1,0 +1,70 @@
+//! Operands beyond half's range, on the Metal device (real on macOS, simulated elsewhere): float staging takes them all,
+//! half staging fails exactly those that overflow in a tile that the kernel stages.
+
+use ggml_rs_tests::{Run, backend_ops};
+
+/// The cases of set `range`.
+const CASES: usize = 48;
+
+fn range(args: &[&str]) -> Run {
+    let fixed = [
+        "test",
+        "-o",
+        "OUT_PROD",
+        "--set",
+        "range",
+        "--require",
+        "MTL0",
+    ];
+    backend_ops(
+        env!("CARGO_BIN_EXE_backend-ops-under-test"),
+        &[&fixed, args].concat(),
+    )
+    .expect("backend-ops starts")
+}
+
+/// The value of a field that a case string shows only when it is not 1.
+fn field(case: &str, name: &str) -> f64 {
+    case.split([',', '('])
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        .map_or(1.0, |value| value.parse().expect("a number"))
+}
+
+fn overflows(case: &str, name: &str) -> bool {
+    field(case, name) > 65504.0
+}
+
+#[track_caller]
+fn assert_fails_exactly(run: &Run, expected: usize, overflows: impl Fn(&str) -> bool) {
+    assert_eq!(
+        run.tally(),
+        Some((CASES - expected, CASES)),
+        "{}",
+        run.transcript()
+    );
+    for (case, reason) in run.failures() {
+        assert!(overflows(case), "{case} does not overflow: {reason}");
+    }
+}
+
+#[test]
+fn float_staging_takes_all_in_either_kernel() {
+    for tensor in ["off", "on"] {
+        assert_fails_exactly(&range(&["--tensor", tensor]), 0, |_| false);
+    }
+}
+
+#[test]
+fn half_staging_in_the_simdgroup_kernel_fails_what_overflows_on_either_side() {
+    let run = range(&["--tensor", "off", "--staging", "half"]);
+    assert_fails_exactly(&run, 44, |case| {
+        overflows(case, "a_range") || overflows(case, "b_range")
+    });
+}
+
+/// Upstream's tensor kernel stages a alone, in half, so a weight that overflows is lost there silently.
+#[test]
+fn half_staging_in_the_tensor_kernel_fails_what_overflows_in_a() {
+    let run = range(&["--tensor", "on", "--staging", "half"]);
+    assert_fails_exactly(&run, 24, |case| overflows(case, "a_range"));
+}
