@@ -35,7 +35,7 @@ pub enum Error {
         candidates: usize,
     },
     /// `-b` or `--require` names a device that does not exist.
-    #[error("{flag}: no device \"{name}\"; devices here: {}", known.join(", "))]
+    #[error("{flag}: no device \"{name}\"; devices here: {}{}", known.join(", "), reason.map(|reason| format!("; {reason}")).unwrap_or_default())]
     UnknownDevice {
         /// The flag that named it.
         flag: &'static str,
@@ -43,6 +43,8 @@ pub enum Error {
         name: String,
         /// The devices that exist.
         known: Vec<&'static str>,
+        /// Why there is no simulated one, if it could have been that.
+        reason: Option<&'static str>,
     },
     /// There is no device but the CPU, which is tested only by name.
     #[error(
@@ -141,6 +143,7 @@ fn find(all: &[Device], flag: &'static str, name: &str) -> Result<Device, Error>
             flag,
             name: name.to_owned(),
             known: all.iter().map(|device| device.name()).collect(),
+            reason: ggml_rs::sim::unavailable(),
         })
 }
 

@@ -21,7 +21,7 @@ use once_cell::sync::OnceCell;
 use crate::backend::Backend;
 use crate::error::{Error, Result, Unsupported};
 use crate::graph::Graph;
-use crate::{registry, support};
+use crate::{registry, sim, support};
 
 /// A device that ggml found. It exists as long as the process, so this is a plain value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl Device {
             .ok_or_else(|| {
                 let names: Vec<_> = devices.iter().map(|device| device.name()).collect();
                 let mut detail = format!("this machine has: {}", names.join(", "));
-                if let Some(reason) = registry::simulated_metal_error() {
+                if let Some(reason) = sim::unavailable() {
                     detail.push_str("; ");
                     detail.push_str(reason);
                 }

@@ -11,7 +11,7 @@ use ggml_sys as sys;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::{logging, runtime};
+use crate::{logging, runtime, sim};
 
 static DEVICES: OnceCell<Vec<Device>> = OnceCell::new();
 
@@ -100,7 +100,7 @@ impl RegistryOptions {
 fn load(library: &Path) -> Result<()> {
     let step = || format!("load the backend library {}", library.display());
     // Such libraries hold a simulated device, whose constructors run as it is loaded.
-    if let Some(reason) = simulated_metal_error() {
+    if let Some(reason) = sim::unavailable() {
         return Err(Error::device(step(), reason));
     }
     let path = library.to_str().and_then(|path| CString::new(path).ok());
@@ -122,7 +122,7 @@ fn load(library: &Path) -> Result<()> {
     not(any(target_os = "macos", target_env = "msvc"))
 ))]
 fn register_simulated_metal() {
-    if simulated_metal_error().is_none() {
+    if sim::unavailable().is_none() {
         // SAFETY: the CPU was checked, and devices are created once.
         unsafe { sys::ggml_backend_register(sys::ggml_backend_metal_reg()) };
     }
@@ -133,20 +133,3 @@ fn register_simulated_metal() {
     not(any(target_os = "macos", target_env = "msvc"))
 )))]
 fn register_simulated_metal() {}
-
-/// Why this machine has no simulated Metal device although it is compiled in.
-#[cfg(all(
-    feature = "metal-sim",
-    not(any(target_os = "macos", target_env = "msvc"))
-))]
-pub(crate) fn simulated_metal_error() -> Option<&'static str> {
-    sys::sim::error()
-}
-
-#[cfg(not(all(
-    feature = "metal-sim",
-    not(any(target_os = "macos", target_env = "msvc"))
-)))]
-pub(crate) fn simulated_metal_error() -> Option<&'static str> {
-    None
-}

@@ -13,6 +13,22 @@ use std::ops::Sub;
 
 use crate::device::Device;
 
+/// Why this machine has no simulated Metal device although the feature `metal-sim` compiles it in; `None` where it has one,
+/// and where it is not compiled in.
+#[must_use]
+pub fn unavailable() -> Option<&'static str> {
+    #[cfg(all(
+        feature = "metal-sim",
+        not(any(target_os = "macos", target_env = "msvc"))
+    ))]
+    return ggml_sys::sim::error();
+    #[cfg(not(all(
+        feature = "metal-sim",
+        not(any(target_os = "macos", target_env = "msvc"))
+    )))]
+    None
+}
+
 /// Work done since the process started, by all plans on the device together.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

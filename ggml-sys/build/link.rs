@@ -109,11 +109,10 @@ fn defines(target: &Target, parts: Parts) -> String {
         .join(";")
 }
 
-/// The cfgs that say which Metal is compiled in, and whether there are several copies of the CPU backend.
+/// The cfgs that say whether the simulated Metal device is compiled in, and whether there are several copies of the CPU backend.
 pub fn configure(parts: Parts, levels: bool) {
     for (cfg, on) in [
         ("ggml_cpu_levels", levels),
-        ("ggml_metal", parts.metal),
         ("ggml_metal_sim", parts.metal_sim),
     ] {
         println!("cargo::rustc-check-cfg=cfg({cfg})");

@@ -102,6 +102,7 @@ fn current_bindings(_: &Path) -> Result<String, Error> {
 /// The bindings that this build is for, generated and written where `src/lib.rs` includes them.
 #[cfg(feature = "buildtime-bindgen")]
 fn current_bindings(out_dir: &Path) -> Result<String, Error> {
+    env::watched("LIBCLANG_PATH");
     let text = bindings::generate(&out_dir.join("ggml/include"), out_dir)?;
     tree::write_if_changed(&out_dir.join(bindings::FILE), &text)?;
     Ok(text)
