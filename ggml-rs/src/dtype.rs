@@ -93,6 +93,12 @@ impl DType {
         self.block_len() > 1
     }
 
+    /// Whether ggml turns blocks of this quantized type into floats, and floats into its blocks: all of them but Q8_1 and
+    /// Q8_K, which exist only inside dot products.
+    pub const fn dequantizes(self) -> bool {
+        self.is_quantized() && !matches!(self, Self::Q8_1 | Self::Q8_K)
+    }
+
     /// Whether this is a floating-point scalar.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)

@@ -41,7 +41,7 @@ pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>>
         DType::F32 => Ok(bytemuck::cast_slice(values).to_vec()),
         DType::F16 => Ok(halves::<f16>(values)),
         DType::BF16 => Ok(halves::<bf16>(values)),
-        _ if quantizes(dtype) => quantize_rows(dtype, values, row_len, row_bytes),
+        _ if dtype.dequantizes() => quantize_rows(dtype, values, row_len, row_bytes),
         _ => Err(Error::DType(OpError::new(
             "quantize",
             format!("f32 does not convert to {dtype}"),
@@ -71,11 +71,6 @@ pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
         DType::BF16 => Ok(bytemuck::pod_collect_to_vec::<u8, bf16>(bytes).to_f32_vec()),
         _ => dequantize_blocks(dtype, bytes),
     }
-}
-
-/// Whether ggml quantizes to this type: Q8_1 and Q8_K exist only inside dot products.
-fn quantizes(dtype: DType) -> bool {
-    dtype.is_quantized() && !matches!(dtype, DType::Q8_1 | DType::Q8_K)
 }
 
 #[track_caller]
@@ -192,7 +187,7 @@ fn dequantize_blocks(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     // SAFETY: the type is valid, and its traits are static.
     let to_float = unsafe { sys::ggml_get_type_traits(dtype.raw()).as_ref() }
         .and_then(|traits| traits.to_float);
-    let Some(to_float) = to_float.filter(|_| quantizes(dtype)) else {
+    let Some(to_float) = to_float.filter(|_| dtype.dequantizes()) else {
         let detail = format!("{dtype} does not convert to f32");
         return Err(Error::DType(OpError::new("dequantize", detail, Vec::new())));
     };
@@ -248,7 +243,7 @@ mod tests {
 
     #[test]
     fn every_other_quantized_type_converts_both_ways() {
-        for dtype in DType::ALL.into_iter().filter(|&dtype| quantizes(dtype)) {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
             let error = round_trip(dtype);
             assert!(error < 1.0, "{dtype}: {error}");
         }

@@ -184,9 +184,14 @@ impl Build {
         let set = UnitSet::new(flags, self.out_dir.join("objects").join(name))
             .root("out", &self.out_dir)
             .root("ggml", &self.tree)
-            .root("metal-sim", CRATE)
-            .files(files);
-        let objects = set.compile()?;
+            .root("metal-sim", CRATE);
+        // The caller's folders too, so that objects survive a move of the caller's tree.
+        let set = self
+            .includes
+            .iter()
+            .enumerate()
+            .fold(set, |set, (i, dir)| set.root(&format!("include-{i}"), dir));
+        let objects = set.files(files).compile()?;
         let named = units.into_iter().zip(objects);
         Ok(named.map(|(unit, path)| Object { unit, path }).collect())
     }

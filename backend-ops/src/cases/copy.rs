@@ -197,33 +197,6 @@ fn reorder(values: &[f32], ne: [usize; 4], axes: Axes) -> Vec<f32> {
 #[must_use]
 pub fn cpy_cases() -> Vec<Cpy> {
     const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
-    const QUANTS: [DType; 25] = [
-        DType::Q1_0,
-        DType::Q2_0,
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q5_0,
-        DType::Q5_1,
-        DType::Q8_0,
-        DType::MXFP4,
-        DType::NVFP4,
-        DType::Q2_K,
-        DType::Q3_K,
-        DType::Q4_K,
-        DType::Q5_K,
-        DType::Q6_K,
-        DType::IQ1_S,
-        DType::IQ1_M,
-        DType::IQ2_XXS,
-        DType::IQ2_XS,
-        DType::IQ2_S,
-        DType::IQ3_XXS,
-        DType::IQ3_S,
-        DType::IQ4_NL,
-        DType::IQ4_XS,
-        DType::TQ1_0,
-        DType::TQ2_0,
-    ];
     const BY_ROWS: Axes = [0, 2, 1, 3];
     let pair = |src: DType, dst: DType| {
         [
@@ -235,7 +208,7 @@ pub fn cpy_cases() -> Vec<Cpy> {
     for src in FLOATS {
         cases.extend(FLOATS.into_iter().flat_map(|dst| pair(src, dst)));
     }
-    for src in QUANTS {
+    for src in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
         cases.extend(pair(src, DType::F32));
         cases.extend(pair(src, DType::F16));
     }

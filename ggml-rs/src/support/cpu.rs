@@ -33,17 +33,11 @@ pub fn check(node: &Node) -> Verdict {
     }
 }
 
-/// Whether ggml has a row function from this quantized type to f32. Q8_1 and Q8_K exist only as the other
-/// side of dot products.
-fn dequantizes(dtype: DType) -> bool {
-    dtype.is_quantized() && !matches!(dtype, DType::Q8_1 | DType::Q8_K)
-}
-
 /// Whether the CPU backend has a row function from f32 to this quantized type: those that search a grid
 /// have none.
 fn quantizes(dtype: DType) -> bool {
     use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
-    dequantizes(dtype)
+    dtype.dequantizes()
         && !matches!(
             dtype,
             IQ1_M | IQ1_S | IQ2_S | IQ2_XS | IQ2_XXS | IQ3_S | IQ3_XXS
@@ -72,7 +66,7 @@ fn packed(a: &Layout, dtypes: &[DType]) -> Verdict {
 
 fn out_prod(a: &Layout, b: &Layout) -> Verdict {
     let float = |dtype| matches!(dtype, F32 | F16 | BF16);
-    dtype(float(a.dtype) || dequantizes(a.dtype), "a", a)?;
+    dtype(float(a.dtype) || a.dtype.dequantizes(), "a", a)?;
     dtype(float(b.dtype), "b", b)?;
     require(
         float(a.dtype) || a.has_packed_rows(),
@@ -82,7 +76,7 @@ fn out_prod(a: &Layout, b: &Layout) -> Verdict {
 
 fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
     dtype(
-        matches!(a.dtype, F32 | F16 | BF16) || dequantizes(a.dtype),
+        matches!(a.dtype, F32 | F16 | BF16) || a.dtype.dequantizes(),
         "a",
         a,
     )?;
@@ -125,7 +119,7 @@ fn copy(a: &Layout, dst: &Layout) -> Verdict {
         () if float(from) && float(to) => Ok(()),
         () if (from, to) == (F32, I32) || (from, to) == (I32, F32) => Ok(()),
         () if float(from) && quantizes(to) => copy_to_quantized(a, dst),
-        () if dequantizes(from) && to == F32 => copy_from_quantized(dst),
+        () if from.dequantizes() && to == F32 => copy_from_quantized(dst),
         () => Err(format!("a copy from {from} to {to} is not supported")),
     }
 }
@@ -200,7 +194,7 @@ mod tests {
                     layout(a, &[256, 4]),
                     layout(b, &[8, 4, 2, 3]),
                 ));
-                let takes = matches!(a, F32 | F16 | BF16) || dequantizes(a);
+                let takes = matches!(a, F32 | F16 | BF16) || a.dequantizes();
                 assert_eq!(verdict.is_ok(), takes, "{a} and {b}: {verdict:?}");
             }
         }

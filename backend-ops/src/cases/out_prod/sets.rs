@@ -29,43 +29,20 @@ const GATE_TYPES: [DType; 6] = [
     DType::Q4_K,
 ];
 
-/// Every type that ggml turns into floats, and so every type a weight can have: what our own cases go over.
-const WEIGHT_TYPES: [DType; 28] = [
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::Q1_0,
-    DType::Q2_0,
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q8_0,
-    DType::MXFP4,
-    DType::NVFP4,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ1_S,
-    DType::IQ1_M,
-    DType::IQ2_XXS,
-    DType::IQ2_XS,
-    DType::IQ2_S,
-    DType::IQ3_XXS,
-    DType::IQ3_S,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::TQ1_0,
-    DType::TQ2_0,
-];
+/// The floats that kernels take.
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 /// The largest |gradient| the gate draws: about what a LoRA backward of a 0.8B model showed (131273), and well past half's
 /// largest value, 65504.
 const GRADIENT_RANGE: f32 = 1.5e5;
 
 const PLAIN_AND_TRANSPOSED: [bool; 2] = [false, true];
+
+/// Every type that ggml turns into floats, and so every type a weight can have: what our own cases go over.
+fn weight_types() -> impl Iterator<Item = DType> {
+    let quantized = DType::ALL.into_iter().filter(|dtype| dtype.dequantizes());
+    FLOATS.into_iter().chain(quantized)
+}
 
 fn f32_grad(type_a: DType, mnk: [usize; 3]) -> OutProd {
     OutProd::new(type_a, DType::F32, mnk)
@@ -178,7 +155,7 @@ pub fn ours() -> Vec<OutProd> {
 /// Weight types that upstream's list lacks, BF16 among them, and the transposed gradient for all of them.
 fn other_types() -> Vec<OutProd> {
     let mut cases = Vec::new();
-    for type_a in WEIGHT_TYPES {
+    for type_a in weight_types() {
         for [n, k] in pairs([1, 16]) {
             let plain = f32_grad(type_a, [256, n, k]);
             cases.push(plain.clone().transposed(true));
@@ -218,7 +195,7 @@ fn half_gradients() -> Vec<OutProd> {
 /// Batches and broadcast of src0 over dims 2 and 3: attention's backward needs all four dims, with the gradient transposed.
 fn batches() -> Vec<OutProd> {
     let mut cases = Vec::new();
-    for type_a in WEIGHT_TYPES {
+    for type_a in weight_types() {
         for (bs, nr) in [
             ([3, 2], [1, 1]),
             ([1, 1], [4, 1]),
@@ -251,7 +228,7 @@ fn padded_rows() -> Vec<OutProd> {
 /// A src0 whose rows are not packed: a permuted view, as heads of attention are.
 fn spread_rows() -> Vec<OutProd> {
     let mut cases = Vec::new();
-    for type_a in [DType::F32, DType::F16, DType::BF16] {
+    for type_a in FLOATS {
         for (bs, nr) in [([3, 1], [1, 1]), ([3, 2], [2, 2])] {
             let case = OutProd {
                 a_perm: true,
@@ -281,13 +258,13 @@ fn sizes() -> Vec<OutProd> {
     ];
     const BLOCKS: [[usize; 3]; 3] = [[512, 1, 1], [512, 33, 7], [768, 31, 65]];
     let mut cases = Vec::new();
-    for type_a in [DType::F32, DType::F16, DType::BF16] {
+    for type_a in FLOATS {
         cases.extend(
             ANY.iter()
                 .flat_map(|&mnk| both_layouts(&f32_grad(type_a, mnk))),
         );
     }
-    for type_a in WEIGHT_TYPES {
+    for type_a in weight_types() {
         cases.extend(
             BLOCKS
                 .iter()
@@ -424,7 +401,7 @@ mod tests {
     fn ours_reaches_what_upstream_does_not() {
         let ours = ours();
         let any = |wanted: &dyn Fn(&OutProd) -> bool| ours.iter().any(wanted);
-        for type_a in WEIGHT_TYPES {
+        for type_a in weight_types() {
             assert!(
                 any(&|c| c.type_a == type_a && c.trans_b && c.nr[0] > 1 && c.nr[1] > 1),
                 "{}",
