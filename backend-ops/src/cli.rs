@@ -229,7 +229,7 @@ mod tests {
             &["perf"],
             &["-j", "2"],
             &["--test-file", "x"],
-            &["--set", "range"],
+            &["--set", "staging"],
         ] {
             assert_eq!(
                 parse(args).expect_err("not in this version").exit_code(),

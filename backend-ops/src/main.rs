@@ -63,9 +63,13 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         return Ok(Verdict::Passed);
     }
     let all_devices = Device::all()?;
+    let devices = select::devices(&all_devices, cli.device.as_deref(), &cli.require)?;
+    if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
+        select::require_tensor_api(&devices)?;
+    }
     let session = Session {
         cases,
-        devices: select::devices(&all_devices, cli.device.as_deref(), &cli.require)?,
+        devices,
         all_devices,
         settings: Settings {
             seed: cli.seed.0,

@@ -35,7 +35,7 @@ pub enum Error {
         candidates: usize,
     },
     /// `-b` or `--require` names a device that does not exist.
-    #[error("{flag}: no device \"{name}\"; devices here: {}{}", known.join(", "), reason.map(|reason| format!("; {reason}")).unwrap_or_default())]
+    #[error("{flag}: no device \"{name}\"; devices here: {}{}", known.join(", "), because(*reason))]
     UnknownDevice {
         /// The flag that named it.
         flag: &'static str,
@@ -47,10 +47,23 @@ pub enum Error {
         reason: Option<&'static str>,
     },
     /// There is no device but the CPU, which is tested only by name.
-    #[error(
-        "no device to test: only the CPU exists here, and it is tested when named: pass -b CPU"
-    )]
-    OnlyCpu,
+    #[error("no device to test: only the CPU exists here, and it is tested when named: pass -b CPU{}", because(*reason))]
+    OnlyCpu {
+        /// Why there is no simulated one, if it could have been that.
+        reason: Option<&'static str>,
+    },
+    /// `--tensor on` for a Metal device whose hardware or driver lacks it: ggml keeps to the simdgroup kernel there.
+    #[error("--tensor on: {device} has no tensor API; run without the flag, or with --tensor off")]
+    NoTensorApi {
+        /// The device.
+        device: &'static str,
+    },
+}
+
+fn because(reason: Option<&str>) -> String {
+    reason
+        .map(|reason| format!("; {reason}"))
+        .unwrap_or_default()
 }
 
 /// Which cases to run.
@@ -129,9 +142,27 @@ pub fn devices(
         .filter(|device| device.kind() != DeviceKind::Cpu)
         .collect();
     if tested.is_empty() {
-        Err(Error::OnlyCpu)
+        Err(Error::OnlyCpu {
+            reason: ggml_rs::sim::unavailable(),
+        })
     } else {
         Ok(tested)
+    }
+}
+
+/// Refuses what `--tensor on` would otherwise silently not do.
+///
+/// # Errors
+/// When a Metal device among them does not use the tensor API.
+pub fn require_tensor_api(devices: &[Device]) -> Result<(), Error> {
+    let lacking = devices
+        .iter()
+        .find(|device| device.tensor_api() == Some(false));
+    match lacking {
+        Some(device) => Err(Error::NoTensorApi {
+            device: device.name(),
+        }),
+        None => Ok(()),
     }
 }
 

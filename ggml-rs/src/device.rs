@@ -183,7 +183,8 @@ impl Device {
 
     /// Whether Metal's tensor API is in use; `None` on devices that have no such thing.
     ///
-    /// Where it is, matrix products run on another kernel, which reads `b` as f32 and stages `a` in half.
+    /// Where it is, matrix products run on another kernel, which reads `b` in place. MUL_MAT stages `a` in half there;
+    /// OUT_PROD stages it as asked (see [`Tensor::set_staging`](crate::Tensor::set_staging)).
     pub fn tensor_api(self) -> Option<bool> {
         type HasTensor = unsafe extern "C" fn(sys::ggml_backend_dev_t) -> bool;
         // SAFETY: the name and signature that our patch gives the Metal backend, and a device of it.

@@ -235,10 +235,16 @@ mod tests {
                 )
             };
             match DType::from_raw(raw) {
-                Some(dtype) => assert_eq!(
-                    (dtype.name(), dtype.block_len(), dtype.block_bytes()),
-                    (name, len, bytes)
-                ),
+                Some(dtype) => {
+                    assert_eq!(
+                        (dtype.name(), dtype.block_len(), dtype.block_bytes()),
+                        (name, len, bytes)
+                    );
+                    // SAFETY: as above; ggml's table is static.
+                    let to_float = unsafe { (*sys::ggml_get_type_traits(raw)).to_float };
+                    let converts = dtype.is_quantized() && to_float.is_some();
+                    assert_eq!(dtype.dequantizes(), converts, "{name}");
+                }
                 None => assert_eq!(len, 0, "{name} is missing from DType"),
             }
         }

@@ -97,6 +97,9 @@ impl RegistryOptions {
 }
 
 /// Loads a backend library and registers its devices.
+///
+/// A library with a simulated device runs its constructors as it is loaded, so it needs a CPU with AVX2: `install` leaves
+/// that to its caller where this build has no simulated device that could tell.
 fn load(library: &Path) -> Result<()> {
     let step = || format!("load the backend library {}", library.display());
     // Such libraries hold a simulated device, whose constructors run as it is loaded.
@@ -117,10 +120,7 @@ fn load(library: &Path) -> Result<()> {
 
 /// The simulated Metal device is not among the backends that ggml registers by itself. A CPU that cannot run it has
 /// the other devices.
-#[cfg(all(
-    feature = "metal-sim",
-    not(any(target_os = "macos", target_env = "msvc"))
-))]
+#[cfg(all(feature = "metal-sim", target_os = "linux"))]
 fn register_simulated_metal() {
     if sim::unavailable().is_none() {
         // SAFETY: the CPU was checked, and devices are created once.
@@ -128,8 +128,5 @@ fn register_simulated_metal() {
     }
 }
 
-#[cfg(not(all(
-    feature = "metal-sim",
-    not(any(target_os = "macos", target_env = "msvc"))
-)))]
+#[cfg(not(all(feature = "metal-sim", target_os = "linux")))]
 fn register_simulated_metal() {}

@@ -17,16 +17,7 @@ use crate::device::Device;
 /// and where it is not compiled in.
 #[must_use]
 pub fn unavailable() -> Option<&'static str> {
-    #[cfg(all(
-        feature = "metal-sim",
-        not(any(target_os = "macos", target_env = "msvc"))
-    ))]
-    return ggml_sys::sim::error();
-    #[cfg(not(all(
-        feature = "metal-sim",
-        not(any(target_os = "macos", target_env = "msvc"))
-    )))]
-    None
+    ggml_sys::sim::error()
 }
 
 /// Work done since the process started, by all plans on the device together.

@@ -125,7 +125,7 @@ impl Job<'_> {
                 plain_c.extend(self.in_tree(vec![cpu::SINGLE_LEVEL.to_owned()]));
             }
         }
-        if parts.metal_sim && levels::is_elf(&self.settings.target) {
+        if parts.metal_sim {
             cpp.extend(self.in_tree(vec![sim::START.to_owned()]));
         }
 

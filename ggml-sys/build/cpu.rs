@@ -167,6 +167,8 @@ pub fn base_flags(target: &Target, out_dir: &Path) -> Vec<String> {
         "-w".to_owned(),
         // Rust's panics pass through C frames (the abort callback), so C needs unwind tables as well.
         "-fexceptions".to_owned(),
+        // Symbols are renamed in the objects: there must be code in them, whatever CFLAGS say.
+        "-fno-lto".to_owned(),
         // Messages and asserts say ggml/src/..., not where this build happened to lie.
         format!("-ffile-prefix-map={}/=", out_dir.display()),
     ]

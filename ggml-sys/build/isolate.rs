@@ -21,7 +21,7 @@ use super::{error::Error, tree::write_bytes_if_changed};
 
 const STEP: &str = "isolate";
 
-/// x86-64 is little-endian.
+/// So are x86-64 and aarch64, as this build accepts it.
 const ENDIAN: LittleEndian = LittleEndian;
 
 type Header = elf::FileHeader64<LittleEndian>;
@@ -81,6 +81,11 @@ impl Isolation<'_> {
         let mut own = BTreeSet::new();
         for symbol in symbols.iter() {
             let name = symbols.symbol_name(ENDIAN, symbol)?;
+            if name == b"__gnu_lto_slim" {
+                return Err(Malformed(
+                    "its code is left to link-time optimisation: take -flto out of CFLAGS and CXXFLAGS".to_owned(),
+                ));
+            }
             let chosen = match self.strong {
                 Strong::All => true,
                 Strong::These(names) => {

@@ -71,10 +71,6 @@ fn run() -> Result<(), Error> {
 
     let source = Source::obtain(&layout, &manifest_dir, &out_dir)?;
     let prepared = Prepared::write(&source, &layout, &simulator, &out_dir)?;
-    tree::write_if_changed(
-        &out_dir.join("gen").join(abi::FILE),
-        &abi::c_asserts(&current_bindings(&out_dir)?),
-    )?;
 
     let settings = Settings {
         plan: Plan::new(&target, cfg!(feature = "native"), &env::target_features()),
@@ -142,6 +138,10 @@ impl Prepared {
         )?;
         tree::write_if_changed(&generated.join(info::FILE), &info::c_source(&hash))?;
         tree.write_to(&out_dir.join("ggml"))?;
+        tree::write_if_changed(
+            &generated.join(abi::FILE),
+            &abi::c_asserts(&current_bindings(out_dir)?),
+        )?;
         Ok(Self {
             tree,
             version,

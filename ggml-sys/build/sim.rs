@@ -38,7 +38,7 @@ pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<Path
     use super::{
         cpu,
         isolate::{Isolation, Strong},
-        levels, prefix,
+        prefix,
     };
 
     let generated = out_dir.join("gen");
@@ -53,9 +53,6 @@ pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<Path
         .into_iter()
         .map(|object| object.path)
         .collect();
-    if !levels::is_elf(target) {
-        return Ok(objects);
-    }
     // These objects are for a later CPU than the rest. Neither may the linker take their copy of an inline function for
     // the core, nor may their static constructors run before the CPU is checked: `simulator-start.cpp` does both.
     let entry = format!("{}ggml_backend_metal_reg", prefix::PREFIX);

@@ -36,9 +36,18 @@ use object::{Object, ObjectSection as _, ObjectSymbol as _};
 
 type Outcome = Result<(), Failed>;
 
-const HOST: &str = "x86_64-unknown-linux-gnu";
 const AARCH64_CXX: &str = "aarch64-linux-gnu-g++";
 const EMULATOR: &str = "qemu-aarch64";
+
+/// This machine, as cargo names it to a build script and to no test.
+fn host() -> String {
+    let system = match env::consts::OS {
+        "macos" => "apple-darwin",
+        "windows" => "pc-windows-msvc",
+        _ => "unknown-linux-gnu",
+    };
+    format!("{}-{system}", env::consts::ARCH)
+}
 
 /// The patched tree and what is generated from it, in a folder of its own that the next run finds again.
 fn prepare(name: &str) -> Result<(Tree, PathBuf), Failed> {
@@ -91,7 +100,7 @@ fn aarch64_linux(name: &str, features: &str) -> Outcome {
         adapt: &|build| {
             build
                 .target("aarch64-unknown-linux-gnu")
-                .host(HOST)
+                .host(&host())
                 .cargo_metadata(false)
                 // It need not be fast.
                 .opt_level(1);
@@ -125,8 +134,6 @@ fn aarch64_linux(name: &str, features: &str) -> Outcome {
 ///
 /// `cc` takes it for one of Linux and names that target, since for Apple's it would look for an SDK.
 fn mac_compiler(zig: &str, dir: &Path) -> Result<PathBuf, Failed> {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let script = format!(
         "#!/bin/sh\n\
          language=cc\n\
@@ -142,7 +149,12 @@ fn mac_compiler(zig: &str, dir: &Path) -> Result<PathBuf, Failed> {
     );
     let path = dir.join("mac-compiler");
     write_if_changed(&path, &script)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
     Ok(path)
 }
 
@@ -157,7 +169,7 @@ fn aarch64_macos() -> Outcome {
         adapt: &|build| {
             build
                 .target("aarch64-unknown-linux-gnu")
-                .host(HOST)
+                .host(&host())
                 .compiler(&compiler)
                 .cargo_metadata(false)
                 .opt_level(0);
@@ -262,9 +274,9 @@ fn trial(
 fn main() -> ExitCode {
     let cross = runs(AARCH64_CXX, "--version") && runs(EMULATOR, "--version");
     let cross = (!cross).then_some("needs aarch64-linux-gnu-g++ and qemu-aarch64");
-    let zig = tool_from("ZIG")
-        .is_none()
-        .then_some("needs zig, named in ZIG");
+    // The compiler made of it is a shell script.
+    let zig = (cfg!(not(unix)) || tool_from("ZIG").is_none())
+        .then_some("needs zig, named in ZIG, on a Unix");
     let clang = (!runs("clang", "--version")).then_some("needs clang");
     let trials = vec![
         trial("aarch64_linux_computes_right", cross, || {

@@ -18,7 +18,7 @@ const DEFINED_NOWHERE: &str = "ggml_threadpool_get_n_threads";
 
 /// One line of `nm -A` over the archive.
 struct Symbol {
-    /// `v2`, `v3`, `v4`, `sim`, or `core`.
+    /// `v2`, `v3`, `v4`, `single`, `sim`, or `core`.
     group: String,
     kind: char,
     name: String,
@@ -55,16 +55,19 @@ fn archive() -> String {
 fn group(member: &str) -> String {
     let name = member.split('-').next().unwrap_or_default();
     let known = LEVELS.contains(&name) || name == "sim" || name == "single";
-    if known { name } else { "core" }.to_owned()
+    // The core's single-level.c is named so for itself.
+    let is_copy = known && !member.starts_with("single-level-");
+    if is_copy { name } else { "core" }.to_owned()
 }
 
 fn symbols() -> Vec<Symbol> {
     let listing = run("nm", &["-A", "-g", &archive()]);
+    let archive = format!("{}:", archive());
     let symbols = listing.lines().filter_map(|line| {
         // "archive:member:address kind name"; what is undefined has no address.
-        let mut words = line.rsplit(' ');
-        let (name, kind, front) = (words.next()?, words.next()?, words.next_back()?);
-        let member = front.strip_prefix(&archive())?.split(':').nth(1)?;
+        let (member, rest) = line.strip_prefix(&archive)?.split_once(':')?;
+        let mut words = rest.rsplit(' ');
+        let (name, kind) = (words.next()?, words.next()?);
         Some(Symbol {
             group: group(member),
             kind: kind.chars().next()?,
@@ -72,6 +75,19 @@ fn symbols() -> Vec<Symbol> {
         })
     });
     symbols.collect()
+}
+
+#[test]
+fn members_are_told_apart() {
+    for (member, expected) in [
+        ("v3-ops-662794aa.o", "v3"),
+        ("single-ops-662794aa.o", "single"),
+        ("single-level-662794aa.o", "core"),
+        ("sim-fiber-a3ec8569.o", "sim"),
+        ("ggml-cpu-54255537.o", "core"),
+    ] {
+        assert_eq!(group(member), expected, "{member}");
+    }
 }
 
 /// The functions that ggml-cpu.h declares.

@@ -106,6 +106,7 @@ impl Build {
 
     /// The kernels and the runtime alone: what a program needs that dispatches kernels without ggml.
     pub fn compile_kernels(&self) -> Result<Vec<Object>, Error> {
+        self.check_half()?;
         let sources = Sources::new(&self.tree);
         let units = unit::list(&sources)?;
         let kernels = self.generate_kernels(&sources, &units)?;
@@ -124,6 +125,25 @@ impl Build {
         objects.extend(self.compile_set("kernels-O1", flags, paths(plain))?);
         objects.extend(self.compile_set("runtime", self.flags("c++17", 2), runtime)?);
         Ok(objects)
+    }
+
+    /// Asks the compiler once, before every kernel fails with a page of errors.
+    fn check_half(&self) -> Result<(), Error> {
+        let probe = self.generate("half.cpp", "_Float16 twice(_Float16 x) { return x + x; }\n")?;
+        let tool = self
+            .flags("c++17", 0)
+            .try_get_compiler()
+            .map_err(|error| Error::Compiler(error.to_string()))?;
+        let program = tool.path().display().to_string();
+        let answer = tool.to_command().arg("-fsyntax-only").arg(&probe).output();
+        match answer {
+            Ok(answer) if answer.status.success() => Ok(()),
+            Ok(answer) => Err(Error::NoHalf {
+                program,
+                stderr: String::from_utf8_lossy(&answer.stderr).into_owned(),
+            }),
+            Err(error) => Err(Error::Compiler(format!("{program}: {error}"))),
+        }
     }
 
     /// What stands in for ggml's two Objective-C files, and the plain C taken from them.
@@ -208,6 +228,8 @@ impl Build {
             .warnings(false)
             .cargo_metadata(false)
             .define("NDEBUG", None)
+            // ggml-sys tells the symbols of its objects apart, which link-time optimisation would hide from it.
+            .flag("-fno-lto")
             .flag(format!("-ffile-prefix-map={}=ggml", self.tree.display()))
             .flag(format!("-ffile-prefix-map={CRATE}=metal-sim"));
         for dir in ["cpp/shim", "cpp/runtime", "cpp/device"] {

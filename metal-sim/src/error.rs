@@ -81,6 +81,18 @@ pub enum Error {
     #[error("no C++ compiler to link with: {0}")]
     Compiler(String),
 
+    /// The kernels compute in `_Float16`, which not every C++ compiler has.
+    #[error(
+        "the simulated Metal device needs a C++ compiler with _Float16 (on x86-64 g++ 12 or clang 15, on AArch64 g++ 13 or \
+         clang): set CXX, or build without the feature metal-sim. {program} says:\n{stderr}"
+    )]
+    NoHalf {
+        /// The compiler asked.
+        program: String,
+        /// What it said.
+        stderr: String,
+    },
+
     /// The linker failed.
     #[error("linking {} failed:\n{stderr}", out.display())]
     Link {

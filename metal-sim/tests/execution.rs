@@ -1,5 +1,7 @@
 //! Kernels of our own, translated, compiled and run: what the translation must preserve, seen in the results.
 
+#![cfg(target_os = "linux")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;

@@ -2,6 +2,8 @@
 //!
 //! Each program runs once per order of lanes. It names the check that failed and exits with 1.
 
+#![cfg(target_os = "linux")]
+
 mod common;
 
 use std::sync::LazyLock;

@@ -77,6 +77,18 @@ impl Run {
             .map(str::trim_start)
     }
 
+    /// Whether it refused `--tensor on` because this Mac's device has no tensor API, which it then repeats. Elsewhere the
+    /// simulated device has one, so that such a refusal is a failure.
+    #[must_use]
+    pub fn lacks_tensor_api(&self) -> bool {
+        if !cfg!(target_os = "macos") || self.status.code() != Some(2) {
+            return false;
+        }
+        let refusal = |line: &&str| line.contains("has no tensor API");
+        let found = self.stderr.lines().find(refusal);
+        found.inspect(|line| eprintln!("{line}")).is_some()
+    }
+
     /// Everything it printed, for a failing test to show.
     #[must_use]
     pub fn transcript(&self) -> String {

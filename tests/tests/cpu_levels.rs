@@ -7,7 +7,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ggml_rs_tests::Run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -132,7 +132,16 @@ fn a_cpu_below_v2_gets_an_error() -> Result<()> {
 /// The simulator is compiled for AVX2, and part of the program: its constructors must not run, nor its device exist.
 fn a_cpu_below_v3_has_no_simulated_device() -> Result<()> {
     let run = backend_ops(Some("Nehalem"), None, &["test", "-b", "MTL0"])?;
-    refused_with(&run, "no device \"MTL0\"; devices here: CPU")
+    refused_with(&run, "no device \"MTL0\"; devices here: CPU")?;
+    // Nor may it look as if there had never been one.
+    let run = backend_ops(Some("Nehalem"), None, &["test"])?;
+    refused_with(&run, "needs a CPU with AVX2")
+}
+
+/// Why there is no simulated device that a CPU could lack.
+fn without_simulation() -> Option<&'static str> {
+    let mut backends = env!("GGML_BACKENDS").split(',');
+    (!backends.any(|backend| backend == "metal-sim")).then_some("no simulated device in this build")
 }
 
 fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
@@ -148,8 +157,19 @@ fn without_qemu() -> Option<&'static str> {
     (!found && !required).then_some("qemu-x86_64 is missing")
 }
 
+/// A wrong level in the environment hides what this build has. Nothing is ignored then, and this fails.
+fn this_process_has_a_level() -> Result<()> {
+    match ggml_sys::cpu::level_error() {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
+    }
+}
+
 /// Why there is no choice of levels to test.
 fn without_levels() -> Option<&'static str> {
+    if ggml_sys::cpu::level_error().is_some() {
+        return None;
+    }
     let level = ggml_sys::cpu::level().unwrap_or_default();
     (!level.starts_with("x86-64-") || cfg!(not(target_os = "linux")))
         .then_some("the CPU backend is compiled for one CPU")
@@ -165,6 +185,7 @@ fn unless(reason: Option<&str>, trial: Trial) -> Trial {
 
 fn main() -> ExitCode {
     let native = [
+        trial("this_process_has_a_level", this_process_has_a_level),
         trial("this_machine_gets_its_best", this_machine_gets_its_best),
         trial("a_wrong_level_is_an_error", a_wrong_level_is_an_error),
     ];
@@ -183,9 +204,12 @@ fn main() -> ExitCode {
             the_variable_does_not_raise_the_level,
         ),
         trial("a_cpu_below_v2_gets_an_error", a_cpu_below_v2_gets_an_error),
-        trial(
-            "a_cpu_below_v3_has_no_simulated_device",
-            a_cpu_below_v3_has_no_simulated_device,
+        unless(
+            without_simulation(),
+            trial(
+                "a_cpu_below_v3_has_no_simulated_device",
+                a_cpu_below_v3_has_no_simulated_device,
+            ),
         ),
     ]
     .map(|trial| unless(without_qemu(), trial));

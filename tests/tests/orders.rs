@@ -53,6 +53,8 @@ fn row(line: &str) -> Result<(String, Outcome)> {
         message: field("error_message")?,
         hash: text("result_hash"),
     };
+    // Without it, nothing of what passed would be compared.
+    ensure!(!outcome.passed || outcome.hash.is_some(), "no hash: {line}");
     let case = format!("{}({})", field("op_name")?, field("op_params")?);
     Ok((case, outcome))
 }

@@ -42,16 +42,32 @@ fn assert_fails_exactly(run: &Run, expected: usize, overflows: impl Fn(&str) -> 
         "{}",
         run.transcript()
     );
-    for (case, reason) in run.failures() {
+    let failures = run.failures();
+    assert_eq!(failures.len(), expected, "{}", run.transcript());
+    for (case, reason) in failures {
         assert!(overflows(case), "{case} does not overflow: {reason}");
     }
 }
 
+#[track_caller]
+fn assert_tensor_api(run: &Run) {
+    let is_on = run.stdout.contains("tensor API: on");
+    assert!(is_on, "{}", run.transcript());
+}
+
 #[test]
-fn float_staging_takes_all_in_either_kernel() {
-    for tensor in ["off", "on"] {
-        assert_fails_exactly(&range(&["--tensor", tensor]), 0, |_| false);
+fn float_staging_takes_all_in_the_simdgroup_kernel() {
+    assert_fails_exactly(&range(&["--tensor", "off"]), 0, |_| false);
+}
+
+#[test]
+fn float_staging_takes_all_in_the_tensor_kernel() {
+    let run = range(&["--tensor", "on"]);
+    if run.lacks_tensor_api() {
+        return;
     }
+    assert_tensor_api(&run);
+    assert_fails_exactly(&run, 0, |_| false);
 }
 
 #[test]
@@ -66,5 +82,9 @@ fn half_staging_in_the_simdgroup_kernel_fails_what_overflows_on_either_side() {
 #[test]
 fn half_staging_in_the_tensor_kernel_fails_what_overflows_in_a() {
     let run = range(&["--tensor", "on", "--staging", "half"]);
+    if run.lacks_tensor_api() {
+        return;
+    }
+    assert_tensor_api(&run);
     assert_fails_exactly(&run, 24, |case| overflows(case, "a_range"));
 }

@@ -31,12 +31,26 @@ impl Git {
             // What the maintainer has set up for other repositories must change neither files nor diffs here.
             .args(["-c", "core.autocrlf=false", "-c", "core.quotePath=false"])
             .args(["-c", "commit.gpgSign=false", "-c", "diff.noprefix=false"])
-            .args(args);
-        // A hook's or a worktree's variables would point git elsewhere.
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+            // These have a default path in the user's home, whatever the configuration.
+            .args(["-c", "core.attributesFile=/dev/null"])
+            .args(["-c", "core.excludesFile=/dev/null"])
+            .args(args)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1");
+        // A hook's or a worktree's variables would point git elsewhere, and others hold settings.
+        for name in [
+            "GIT_DIR",
+            "GIT_WORK_TREE",
+            "GIT_INDEX_FILE",
+            "GIT_CONFIG_COUNT",
+            "GIT_CONFIG_PARAMETERS",
+        ] {
             command.env_remove(name);
         }
-        let output = command.output().context("cannot run git")?;
+        let output = command.output().context(
+            "cannot run git, which holds the patches as commits: install it (Debian: apt-get install git; macOS: \
+             xcode-select --install) and see that it is on PATH",
+        )?;
         if !output.status.success() {
             let words: Vec<_> = args
                 .iter()

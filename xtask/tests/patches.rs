@@ -158,6 +158,25 @@ fn an_amended_patch_a_new_patch_and_new_whole_files_are_written_back() {
 }
 
 #[test]
+fn settings_of_git_do_not_change_a_diff() {
+    let fixture = Fixture::new();
+    // Patience and the default find different lines of it unchanged.
+    let text = "int f() {\n    one();\n    II();\n}\n\n    one();\n}\n    two();\n";
+    fixture.write("work/src/a.c", text);
+    fixture.write("patches/series.toml", &(entry("0001-x") + &entry("0002-y")));
+    fixture.git().commit_all("0002-y").unwrap();
+    fixture.refresh().unwrap();
+    for setting in [
+        ["diff.interHunkContext", "9"],
+        ["diff.algorithm", "patience"],
+    ] {
+        let set = [&["config"], &setting[..]].concat();
+        fixture.git().run(&set).unwrap();
+        assert_eq!(fixture.refresh().unwrap(), [], "{setting:?}");
+    }
+}
+
+#[test]
 fn a_whole_file_that_is_gone_is_removed() {
     let fixture = Fixture::new();
     fs::remove_file(fixture.path("work/src/ours.cpp")).unwrap();

@@ -13,7 +13,7 @@ pub fn check() -> Result<()> {
     if !missing.is_empty() {
         let detail = format!(
             "it lacks {}, for which ggml is compiled: run on a CPU that has it, or build for this one (feature \
-             `native`; on x86-64 the default needs x86-64-v2, CPUs from 2009 or later)",
+             `native`; the default on x86-64 Linux needs x86-64-v2, CPUs from 2009 or later)",
             missing.join(", ")
         );
         return Err(Error::device("check the CPU", detail));
@@ -65,6 +65,7 @@ fn unstable(name: &str) -> Option<bool> {
         |register: Option<u32>, bit: u32| Some(register.is_some_and(|bits| bits >> bit & 1 == 1));
     match name {
         "avxvnni" => has(leaf_7(1).map(|leaf| leaf.eax), 4),
+        "avxvnniint8" => has(leaf_7(1).map(|leaf| leaf.edx), 4),
         "avx512fp16" => has(leaf_7(0).map(|leaf| leaf.edx), 23),
         // ggml asks the operating system for the tiles itself and does without if it refuses.
         "amx-int8" => has(leaf_7(0).map(|leaf| leaf.edx), 25),

@@ -115,6 +115,9 @@ ggml_status ggml_metal_graph_compute(ggml_metal_t ctx, ggml_cgraph * gf) {
     ggml_metal_op_t           ops    = ggml_metal_op_init(ctx->dev, &commands, gf, ctx->dev->finfo, 0, gf->n_nodes,
                                                           ctx->use_concurrency, false, ctx->debug_graph);
     ggml_status               status = encode_all(*ctx, ops, commands);
+    if (status == GGML_STATUS_ABORTED) {
+        commands.failed = true;  // what is encoded and has not run is dropped
+    }
     ggml_metal_op_free(ops);  // ends the encoder: what was encoded behind the last barrier runs here
     if (status == GGML_STATUS_SUCCESS && commands.failed) {
         status = GGML_STATUS_FAILED;

@@ -90,6 +90,9 @@ const char * const ggmlrs_cpu_needs = ""
 #ifdef __AVXVNNI__
     " avxvnni"
 #endif
+#ifdef __AVXVNNIINT8__
+    " avxvnniint8"
+#endif
 #ifdef __AMX_INT8__
     " amx-int8"
 #endif

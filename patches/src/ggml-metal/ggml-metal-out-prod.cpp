@@ -442,9 +442,12 @@ bool is_float(ggml_type type) {
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
 }
 
-// the types that a copy kernel turns into F32: all that ggml can dequantize (Q8_1 and Q8_K live only inside dot products)
-bool src0_type_supported(ggml_type type) {
-    return is_float(type) || (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K);
+// What a copy kernel turns into F32: floats with any strides, and packed blocks of every type that ggml can dequantize
+// (Q8_1 and Q8_K live only inside dot products).
+bool src0_supported(const ggml_tensor * a) {
+    return is_float(a->type) ||
+           (ggml_is_quantized(a->type) && a->type != GGML_TYPE_Q8_1 && a->type != GGML_TYPE_Q8_K &&
+            a->nb[0] == ggml_type_size(a->type));
 }
 
 // what kernel_mul_mm, the copy kernels and the scratch area can hold
@@ -476,7 +479,7 @@ size_t ggml_metal_out_prod_scratch_size(const ggml_tensor * op) {
 
 bool ggml_metal_out_prod_supported(ggml_metal_device_t dev, const ggml_tensor * op) {
     return ggml_metal_device_get_props(dev)->has_simdgroup_mm &&
-           src0_type_supported(op->src[0]->type) &&
+           src0_supported(op->src[0]) &&
            is_float(op->src[1]->type) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op) &&
            shape_supported(op) && product_pipeline_exists(dev, op);
 }

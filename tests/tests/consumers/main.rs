@@ -7,6 +7,7 @@ mod project;
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -49,10 +50,13 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-/// A test that may say why it cannot run here.
+/// A test that may say why it cannot run here, which is a failure where tools are required.
 fn trial(name: &'static str, test: fn() -> Result<Option<String>>) -> Trial {
     Trial::ignorable_test(name, move || match test() {
         Ok(None) => Ok(Completion::Completed),
+        Ok(Some(reason)) if std::env::var_os("GGML_RS_REQUIRE_TOOLS").is_some() => {
+            Err(Failed::from(reason))
+        }
         Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
         Err(error) => Err(Failed::from(format!("{error:#}"))),
     })
@@ -83,8 +87,9 @@ fn build_script_of_a_dependant() -> Result<Option<String>> {
 }
 
 fn by_git() -> Result<Option<String>> {
-    let Some(dependency) = git_dependency()? else {
-        return Ok(Some("this is no git checkout".to_owned()));
+    let dependency = match git_dependency()? {
+        Ok(dependency) => dependency,
+        Err(reason) => return Ok(Some(reason)),
     };
     let mut project = Project::new("by-git", &dependency, MAIN)?;
     own_cargo_home(&mut project)?;
@@ -93,8 +98,9 @@ fn by_git() -> Result<Option<String>> {
 
 /// Everything vendored, cargo's home empty, nothing asked of the network.
 fn vendored_offline() -> Result<Option<String>> {
-    let Some(dependency) = git_dependency()? else {
-        return Ok(Some("this is no git checkout".to_owned()));
+    let dependency = match git_dependency()? {
+        Ok(dependency) => dependency,
+        Err(reason) => return Ok(Some(reason)),
     };
     let mut project = Project::new("vendored", &dependency, MAIN)?;
     own_cargo_home(&mut project)?;
@@ -240,18 +246,31 @@ fn documentation() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// A dependency on the checkout's HEAD by `file://`, if it is a git checkout.
-fn git_dependency() -> Result<Option<String>> {
+/// A dependency on the checkout's HEAD by `file://`, or why there can be none.
+fn git_dependency() -> Result<Result<String, String>> {
     let root = checkout();
     let head = Command::new("git")
         .args(["rev-parse", "HEAD"])
         .current_dir(&root)
+        .env("LC_ALL", "C")
         .output();
-    let Some(head) = head.ok().filter(|output| output.status.success()) else {
-        return Ok(None);
+    let head = match head {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Err("there is no git".to_owned()));
+        }
+        head => head.context("cannot run git")?,
     };
+    let errors = String::from_utf8_lossy(&head.stderr);
+    if errors.contains("not a git repository") {
+        return Ok(Err("this is no git checkout".to_owned()));
+    }
+    ensure!(
+        head.status.success(),
+        "git rev-parse HEAD: {}\n{errors}",
+        head.status
+    );
     let head = String::from_utf8(head.stdout)?;
-    Ok(Some(format!(
+    Ok(Ok(format!(
         "ggml-rs = {{ git = \"file://{}\", rev = \"{}\" }}\n",
         root.display(),
         head.trim()

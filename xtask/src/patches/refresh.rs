@@ -207,6 +207,8 @@ fn diff_of(git: &Git, commit: &Commit) -> Result<String> {
             "-U0",
             "--no-color",
             "--no-ext-diff",
+            "--inter-hunk-context=0",
+            "--diff-algorithm=myers",
             &parent,
             &commit.id,
             "--",

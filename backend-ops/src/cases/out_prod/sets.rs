@@ -397,6 +397,12 @@ mod tests {
         }
     }
 
+    /// ggml 0.26.0 has 25 quantized types that become floats.
+    #[test]
+    fn weights_come_in_28_types() {
+        assert_eq!(weight_types().count(), 3 + 25);
+    }
+
     #[test]
     fn ours_reaches_what_upstream_does_not() {
         let ours = ours();
