@@ -25,6 +25,8 @@ pub type ggml_abort_callback = ::core::option::Option<
 >;
 pub type ggml_guid = [u8; 16usize];
 pub type ggml_guid_t = *mut ggml_guid;
+pub type ggml_mul_mat_route = ::core::ffi::c_int;
+pub type ggml_staging = ::core::ffi::c_int;
 pub type ggml_op_pool = ::core::ffi::c_int;
 pub type ggml_scale_mode = ::core::ffi::c_int;
 pub type ggml_scale_flag = ::core::ffi::c_int;
@@ -766,6 +768,12 @@ const _: () = {
     ][::core::mem::offset_of!(ggml_tensor, padding) - 328usize];
 };
 pub const GGML_TENSOR_SIZE: usize = 336;
+pub const GGML_MUL_MAT_ROUTE_AUTO: ggml_mul_mat_route = 0;
+pub const GGML_MUL_MAT_ROUTE_MAT_VEC: ggml_mul_mat_route = 1;
+pub const GGML_STAGING_HALF: ggml_staging = 0;
+pub const GGML_STAGING_FLOAT_SRC0: ggml_staging = 1;
+pub const GGML_STAGING_FLOAT_SRC1: ggml_staging = 2;
+pub const GGML_STAGING_FLOAT: ggml_staging = 3;
 pub const GGML_OP_POOL_MAX: ggml_op_pool = 0;
 pub const GGML_OP_POOL_AVG: ggml_op_pool = 1;
 pub const GGML_OP_POOL_COUNT: ggml_op_pool = 2;
@@ -1961,6 +1969,8 @@ unsafe extern "C-unwind" {
     pub fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: ggml_prec);
     #[link_name = "ggmlrs_ggml_mul_mat_set_hint"]
     pub fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: ggml_op_hint);
+    #[link_name = "ggmlrs_ggml_mul_mat_set_route"]
+    pub fn ggml_mul_mat_set_route(a: *mut ggml_tensor, route: ggml_mul_mat_route);
     #[link_name = "ggmlrs_ggml_mul_mat_id"]
     pub fn ggml_mul_mat_id(
         ctx: *mut ggml_context,
@@ -1968,6 +1978,8 @@ unsafe extern "C-unwind" {
         b: *mut ggml_tensor,
         ids: *mut ggml_tensor,
     ) -> *mut ggml_tensor;
+    #[link_name = "ggmlrs_ggml_mul_mat_id_set_staging"]
+    pub fn ggml_mul_mat_id_set_staging(a: *mut ggml_tensor, staging: ggml_staging);
     #[link_name = "ggmlrs_ggml_out_prod"]
     pub fn ggml_out_prod(
         ctx: *mut ggml_context,

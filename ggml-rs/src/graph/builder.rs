@@ -1,7 +1,7 @@
 //! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ggml_sys as sys;
 
 use super::arena::{Arena, Context};
-use super::{Graph, Input, Output, Tensor, Token};
+use super::experts::ID_TYPE;
+use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::guard;
@@ -31,6 +32,8 @@ struct Parts {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
+    /// The number of experts that an input's ids choose from, by its index.
+    experts: HashMap<usize, usize>,
 }
 
 impl Core {
@@ -71,6 +74,7 @@ impl Core {
             mut tensors,
             inputs,
             outputs,
+            experts,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -91,6 +95,7 @@ impl Core {
             tensors,
             inputs,
             outputs,
+            experts,
         })
     }
 }
@@ -194,6 +199,35 @@ impl<'g> Builder<'g> {
                 shape,
             }),
         ))
+    }
+
+    /// An input that chooses, for each of `tokens` tokens, `per_token` of `experts` experts:
+    /// [`Tensor::mul_mat_id`] takes it.
+    ///
+    /// Its values are i32, [per_token, tokens] in ne order. [`Plan::set_i32`](crate::Plan::set_i32) checks that each is below
+    /// `experts` and that no token names an expert twice.
+    ///
+    /// # Errors
+    /// As [`Builder::input`]; [`Error::Param`] where a token would have to name an expert twice.
+    #[track_caller]
+    pub fn expert_ids(
+        self,
+        name: &str,
+        per_token: usize,
+        tokens: usize,
+        experts: usize,
+    ) -> Result<(ExpertIds<'g>, Input)> {
+        if per_token > experts {
+            let detail = format!("{per_token} different experts of {experts} for a token");
+            return Err(Error::Param(OpError::new("expert_ids", detail, Vec::new())));
+        }
+        let (tensor, input) = self.input(name, ID_TYPE, [per_token, tokens])?;
+        self.core
+            .parts
+            .borrow_mut()
+            .experts
+            .insert(input.index(), experts);
+        Ok((ExpertIds { tensor, experts }, input))
     }
 
     /// A tensor without values of its own, for [`Tensor::cpy`] to write to.

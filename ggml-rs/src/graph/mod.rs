@@ -22,10 +22,12 @@
 
 mod arena;
 mod builder;
+pub(crate) mod experts;
 pub(crate) mod node;
 mod ops;
 mod tensor;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -33,7 +35,8 @@ use ggml_sys as sys;
 
 pub(crate) use arena::Context;
 pub use builder::Builder;
-pub use ops::{Precision, Staging};
+pub use experts::ExpertIds;
+pub use ops::{Precision, Route, Staging};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
@@ -53,6 +56,8 @@ pub struct Graph {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
+    /// The number of experts that an input's ids choose from, by its index.
+    experts: HashMap<usize, usize>,
 }
 
 // SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
@@ -93,6 +98,11 @@ impl Graph {
 
     pub(crate) fn input_count(&self) -> usize {
         self.inputs.len()
+    }
+
+    /// How many experts an input's values choose from, where they are ids of experts.
+    pub(crate) fn experts(&self, input: &Input) -> Option<usize> {
+        self.experts.get(&input.index()).copied()
     }
 
     /// An input's name.

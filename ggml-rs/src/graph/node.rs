@@ -15,6 +15,7 @@ pub(crate) enum Op {
     View,
     OutProd,
     MulMat,
+    MulMatId,
     Cont,
     Cpy,
     Add,
@@ -42,6 +43,7 @@ pub(crate) unsafe fn op(tensor: NonNull<sys::ggml_tensor>) -> Option<Op> {
         | sys::GGML_OP_TRANSPOSE => Op::View,
         sys::GGML_OP_OUT_PROD => Op::OutProd,
         sys::GGML_OP_MUL_MAT => Op::MulMat,
+        sys::GGML_OP_MUL_MAT_ID => Op::MulMatId,
         sys::GGML_OP_CONT => Op::Cont,
         sys::GGML_OP_CPY => Op::Cpy,
         sys::GGML_OP_ADD => Op::Add,
@@ -73,6 +75,8 @@ pub(crate) struct Node {
     pub op: Op,
     pub dst: Layout,
     pub src: Vec<Layout>,
+    /// A MUL_MAT or MUL_MAT_ID that asks for operands to be read with more than half precision.
+    pub float_operands: bool,
 }
 
 impl Node {
@@ -96,7 +100,13 @@ impl Node {
             let src = sources
                 .map(|&source| Layout::of(source))
                 .collect::<Result<_>>()?;
-            Ok(Some(Self { op, dst, src }))
+            let float_operands = asks_for_float(op, &tensor.as_ref().op_params);
+            Ok(Some(Self {
+                op,
+                dst,
+                src,
+                float_operands,
+            }))
         }
     }
 
@@ -107,6 +117,19 @@ impl Node {
             .zip(["a", "b", "c", "d"])
             .map(|(layout, role)| layout.operand(role))
             .collect()
+    }
+}
+
+/// Reads what `ggml_prec_set_src` and `ggml_mul_mat_id_set_staging` wrote.
+fn asks_for_float(op: Op, params: &[i32]) -> bool {
+    let above_half = |precision: i32| {
+        // ggml's precisions descend as their values rise.
+        precision != sys::GGML_PREC_UNDEFINED as i32 && precision < sys::GGML_PREC_F16 as i32
+    };
+    match op {
+        Op::MulMat => params[2..4].iter().any(|&precision| above_half(precision)),
+        Op::MulMatId => params[4] != sys::GGML_STAGING_HALF as i32,
+        _ => false,
     }
 }
 

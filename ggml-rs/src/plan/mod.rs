@@ -33,6 +33,7 @@ use crate::backend::Backend;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
+use crate::graph::experts::check_ids;
 use crate::graph::{Graph, Input, Output};
 use crate::quantize::{dequantize, quantize};
 use crate::trace::{Dispatch, Recorder};
@@ -134,11 +135,27 @@ impl Plan {
         self.set_bytes(input, &bytes)
     }
 
+    /// Sets an input of i32, in ne order.
+    ///
+    /// # Errors
+    /// [`Error::DType`] for an input of another type; [`Error::Shape`] unless there are as many values as elements;
+    /// [`Error::Param`] for a token of another graph, and for ids of experts that do not exist or that a token names twice.
+    #[track_caller]
+    pub fn set_i32(&mut self, input: &Input, values: &[i32]) -> Result<()> {
+        const CALL: &str = "Plan::set_i32";
+        self.graph.input(CALL, input)?;
+        if input.dtype() != DType::I32 {
+            let detail = format!("the input is of type {}", input.dtype());
+            return Err(Error::DType(OpError::new(CALL, detail, Vec::new())));
+        }
+        self.set_bytes(input, bytemuck::cast_slice(values))
+    }
+
     /// Sets an input from bytes of the input's type.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many bytes as the input has; [`Error::Param`] for a token of
-    /// another graph.
+    /// another graph, and for ids of experts as in [`Plan::set_i32`].
     #[doc(alias = "ggml_backend_tensor_set")]
     #[track_caller]
     pub fn set_bytes(&mut self, input: &Input, bytes: &[u8]) -> Result<()> {
@@ -148,6 +165,11 @@ impl Plan {
         if bytes.len() != wanted {
             let detail = format!("{} bytes for an input of {wanted}", bytes.len());
             return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+        }
+        if let Some(experts) = self.graph.experts(input) {
+            // The bytes may lie anywhere; ids are few.
+            let ids: Vec<i32> = bytemuck::pod_collect_to_vec(bytes);
+            check_ids(CALL, &ids, input.shape().ne()[0], experts)?;
         }
         // SAFETY: the tensor is allocated and has exactly this many bytes, since inputs are contiguous.
         unsafe {

@@ -21,7 +21,10 @@ pub fn check(node: &Node) -> Verdict {
     )?;
     match (node.op, src) {
         (Op::OutProd, [a, b]) => out_prod(a, b),
-        (Op::MulMat, [a, b]) => mul_mat(a, b),
+        (Op::MulMat, [a, b]) => mul_mat(a, b).and_then(|()| keeps(a, b, node.float_operands)),
+        (Op::MulMatId, [a, b, _ids]) => {
+            mul_mat(a, b).and_then(|()| keeps(a, b, node.float_operands))
+        }
         (Op::Cont | Op::Cpy, [a, ..]) => copy(a, dst),
         (Op::Add, [a, b]) if a.dtype.is_quantized() => add_quantized(a, b),
         (Op::Add | Op::Sub | Op::Mul | Op::Div, [a, b]) => binary(a, b),
@@ -84,6 +87,17 @@ fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
     dtype(b.dtype == F32 || same, "b", b)?;
     packed_rows("a", a)?;
     packed_rows("b", b)
+}
+
+/// Kernels multiply F32 with F32, and every other type with `b` rounded to a type that goes with it.
+fn keeps(a: &Layout, b: &Layout, float: bool) -> Verdict {
+    require(
+        !float || a.dtype == F32 || a.dtype == b.dtype,
+        format!(
+            "float operands are asked for, and the kernels round b where a is {}",
+            a.dtype
+        ),
+    )
 }
 
 fn binary(a: &Layout, b: &Layout) -> Verdict {
@@ -175,6 +189,7 @@ mod tests {
             op,
             dst,
             src: src.to_vec(),
+            float_operands: false,
         }
     }
 
@@ -241,6 +256,23 @@ mod tests {
         product(layout(BF16, &[8, 8]), layout(BF16, &[8, 3])).unwrap();
         assert!(product(layout(F32, &[8, 8]), transposed(layout(F32, &[3, 8]))).is_err());
         assert!(product(layout(F32, &[8, 8]), layout(F16, &[8, 3])).is_err());
+    }
+
+    #[test]
+    fn float_operands_are_refused_where_b_would_be_rounded() {
+        let product = |a: DType, b: DType, float_operands: bool| {
+            let (a, b) = (layout(a, &[256, 8]), layout(b, &[256, 3]));
+            check(&Node {
+                float_operands,
+                ..node(Op::MulMat, layout(F32, &[8, 3]), &[a, b])
+            })
+        };
+        product(F32, F32, true).unwrap();
+        product(F16, F16, true).unwrap();
+        for a in [F16, BF16, DType::Q4_K] {
+            product(a, F32, false).unwrap();
+            assert!(product(a, F32, true).unwrap_err().contains("round b"));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub fn check(node: &Node) -> Verdict {
     )?;
     match (node.op, node.src.as_slice()) {
         (Op::MulMat, [a, b]) => mul_mat(a, b),
+        (Op::MulMatId, [a, b, ids]) => mul_mat_id(a, b, ids),
         (Op::Sum, [a]) => require(a.dtype == F32, "there is a kernel for f32 only"),
         (Op::Repeat, [a]) => require(
             matches!(a.dtype, F32 | F16 | BF16 | I32 | I16),
@@ -46,6 +47,32 @@ fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
     )
 }
 
+/// The numbers of experts per token for which there is a kernel that sorts a batch by expert.
+const EXPERTS_PER_TOKEN: [usize; 9] = [1, 2, 4, 5, 6, 8, 10, 16, 22];
+/// Tokens from which on they run as a batch.
+const BATCH: usize = 32;
+/// That kernel runs one thread per expert, and keeps the ids of as many tokens in threadgroup memory as u16.
+const THREADS: usize = 1024;
+const THREADGROUP_BYTES: usize = 32768;
+
+fn mul_mat_id(a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
+    mul_mat(a, b)?;
+    let [used, tokens, ..] = ids.ne;
+    let experts = a.ne[2];
+    require(
+        tokens < BATCH || EXPERTS_PER_TOKEN.contains(&used),
+        format!("there is no kernel for a batch with {used} experts per token"),
+    )?;
+    require(
+        tokens < BATCH || (experts <= THREADS && experts * used * 2 <= THREADGROUP_BYTES),
+        format!("{experts} experts, {used} per token, are more than a threadgroup sorts"),
+    )?;
+    require(
+        tokens <= i16::MAX as usize,
+        "a batch kernel counts tokens in 16 bits",
+    )
+}
+
 /// Kernels divide rows of the source into blocks of the destination.
 fn copy(a: &Layout, dst: &Layout) -> Verdict {
     let blocks = a.dtype.is_quantized() || dst.dtype.is_quantized();
@@ -72,6 +99,7 @@ mod tests {
                 op,
                 dst: a,
                 src: vec![a],
+                float_operands: false,
             })
         };
         assert!(one(Op::Sum, layout(F32, &[8])).is_ok());
@@ -82,10 +110,33 @@ mod tests {
                 op: Op::MulMat,
                 dst: a,
                 src: vec![a, b],
+                float_operands: false,
             })
         };
         assert!(product(layout(BF16, &[8, 4]), layout(F32, &[8, 4])).is_ok());
         assert!(product(layout(F32, &[8, 4]), layout(BF16, &[8, 4])).is_err());
         assert!(product(layout(I32, &[8, 4]), layout(F32, &[8, 4])).is_err());
+    }
+
+    #[test]
+    fn experts_have_the_kernels_that_sort_them() {
+        let routed = |experts: usize, used: usize, tokens: usize| {
+            mul_mat_id(
+                &layout(F32, &[64, 8, experts]),
+                &layout(F32, &[64, 1, tokens]),
+                &layout(I32, &[used, tokens]),
+            )
+        };
+        routed(8, 2, 32).unwrap();
+        routed(8, 3, 31).unwrap();
+        for (experts, used, tokens, why) in [
+            (8, 3, 32, "3 experts per token"),
+            (1025, 2, 32, "1025 experts"),
+            (1000, 22, 32, "more than a threadgroup sorts"),
+            (8, 2, 32768, "16 bits"),
+        ] {
+            let reason = routed(experts, used, tokens).unwrap_err();
+            assert!(reason.contains(why), "{reason}");
+        }
     }
 }

@@ -1,65 +1,11 @@
-//! Products of matrices, and the precision with which they read their operands.
+//! Products of matrices.
 
 use ggml_sys as sys;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Tensor, node};
-use crate::guard;
+use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
-
-/// The least precision to which an op may convert an operand's values.
-///
-/// This is ggml's source precision, not that of the accumulator.
-#[doc(alias = "ggml_prec")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Precision {
-    /// Left to the op. For OUT_PROD: f32.
-    Undefined,
-    /// f32.
-    F32,
-    /// bf16.
-    Bf16,
-    /// f16.
-    F16,
-    /// 8-bit blocks.
-    Q8,
-    /// 4-bit blocks.
-    Q4,
-}
-
-impl Precision {
-    fn raw(self) -> sys::ggml_prec {
-        match self {
-            Self::Undefined => sys::GGML_PREC_UNDEFINED,
-            Self::F32 => sys::GGML_PREC_F32,
-            Self::Bf16 => sys::GGML_PREC_BF16,
-            Self::F16 => sys::GGML_PREC_F16,
-            Self::Q8 => sys::GGML_PREC_Q8,
-            Self::Q4 => sys::GGML_PREC_Q4,
-        }
-    }
-}
-
-/// How Metal's OUT_PROD holds its operands in threadgroup memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Staging {
-    /// As f32.
-    #[default]
-    Float,
-    /// As f16, for measurement only: the gradients of training overflow it.
-    Half,
-}
-
-impl Staging {
-    fn precision(self) -> Precision {
-        match self {
-            Self::Float => Precision::F32,
-            Self::Half => Precision::F16,
-        }
-    }
-}
 
 impl<'g> Tensor<'g> {
     /// The outer product: `a` [m, k, ..] and `b` [n, k, ..] give [m, n, ..] of f32, the sum over k of
@@ -95,57 +41,6 @@ impl<'g> Tensor<'g> {
         self.make("mul_mat", |context| unsafe {
             sys::ggml_mul_mat(context, self.as_ptr(), b.as_ptr())
         })
-    }
-
-    /// Sets the least precision to which this node may convert its operand `source` (0 is `a`, 1 is `b`).
-    ///
-    /// MUL_MAT takes `source` 1 with any precision; OUT_PROD takes both, with f32 or f16.
-    ///
-    /// # Errors
-    /// [`Error::Param`](crate::Error::Param) for a node or an operand that has no such setting.
-    #[doc(alias = "ggml_prec_set_src")]
-    #[track_caller]
-    pub fn set_src_precision(self, precision: Precision, source: usize) -> Result<Self> {
-        let refuse = || {
-            let refusal = Refusal {
-                op: "set_src_precision",
-                operands: &[("node", self.layout())],
-            };
-            refusal.param(format!(
-                "this node does not take {precision:?} for operand {source}"
-            ))
-        };
-        // Two operands are the most that any op with this setting has; ggml asserts on its own bound.
-        let source = i32::try_from(source)
-            .ok()
-            .filter(|&source| source < 2)
-            .ok_or_else(refuse)?;
-        // SAFETY: the tensor is alive; ggml only writes the node's parameters.
-        let accepted = guard::call("set_src_precision", || unsafe {
-            sys::ggml_prec_set_src(self.as_ptr(), precision.raw(), source)
-        })?;
-        if accepted { Ok(self) } else { Err(refuse()) }
-    }
-
-    /// Sets how Metal's OUT_PROD stages its operands.
-    ///
-    /// It has no effect on other devices. Where Metal's tensor API runs (see
-    /// [`Device::tensor_api`](crate::Device::tensor_api)) `a` alone is staged, and `b` is read in place.
-    ///
-    /// # Errors
-    /// [`Error::Param`](crate::Error::Param) when this node is not an OUT_PROD.
-    #[track_caller]
-    pub fn set_staging(self, staging: Staging) -> Result<Self> {
-        // SAFETY: the builder's tensors are alive.
-        if unsafe { node::op(self.ptr()) } != Some(node::Op::OutProd) {
-            let refusal = Refusal {
-                op: "set_staging",
-                operands: &[("node", self.layout())],
-            };
-            return Err(refusal.param("only an out_prod has a staging"));
-        }
-        self.set_src_precision(staging.precision(), 0)?
-            .set_src_precision(staging.precision(), 1)
     }
 }
 
@@ -184,11 +79,15 @@ fn check_product(refusal: &Refusal<'_>, a: Layout, b: Layout, result: [usize; 4]
     if a.is_transposed() {
         return Err(refusal.layout("a must not be transposed: call cont() on it first"));
     }
-    let multiplies = |dtype: DType| dtype.is_float() || dtype.is_quantized();
     if !multiplies(a.dtype) || !multiplies(b.dtype) {
         return Err(refusal.dtype("operands must be of a floating-point or quantized type"));
     }
     refusal.check_result(DType::F32, result)
+}
+
+/// Whether a type holds numbers that products take.
+pub(super) fn multiplies(dtype: DType) -> bool {
+    dtype.is_float() || dtype.is_quantized()
 }
 
 #[cfg(test)]

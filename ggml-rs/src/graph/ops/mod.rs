@@ -3,12 +3,14 @@
 
 mod arithmetic;
 mod copy;
+mod experts;
 mod matmul;
+mod precision;
 mod reduce;
 mod unary;
 mod view;
 
-pub use matmul::{Precision, Staging};
+pub use precision::{Precision, Route, Staging};
 
 #[cfg(test)]
 mod testing {
