@@ -72,9 +72,9 @@ pub struct Cli {
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub tensor: Option<Switch>,
 
-    /// Source precision of OUT_PROD on Metal; half is for measurement
-    #[arg(long, value_enum, default_value_t = StagingArg::Float)]
-    pub staging: StagingArg,
+    /// How Metal's batched products stage their operands; without it OUT_PROD stages in float, MUL_MAT and MUL_MAT_ID in half
+    #[arg(long, value_enum)]
+    pub staging: Option<StagingArg>,
 
     /// Print the pipelines that each case dispatched, with their threadgroup memory
     #[arg(long)]
@@ -98,8 +98,8 @@ impl Cli {
     #[must_use]
     pub fn repeat_flags(&self) -> String {
         let mut flags = format!("--seed {}", self.seed);
-        if self.staging == StagingArg::Half {
-            flags.push_str(" --staging half");
+        if let Some(staging) = self.staging.and_then(|staging| staging.to_possible_value()) {
+            flags.push_str(&format!(" --staging {}", staging.get_name()));
         }
         if let Some(tensor) = self.tensor {
             flags.push_str(if tensor.is_on() {
@@ -157,6 +157,10 @@ impl Switch {
 pub enum StagingArg {
     /// Both operands as float
     Float,
+    /// The weights as float, the activations as half: MUL_MAT_ID only
+    FloatWeights,
+    /// The activations as float, the weights as half: MUL_MAT_ID only
+    FloatActivations,
     /// Both operands as half: values beyond 65504 overflow
     Half,
 }
@@ -165,6 +169,8 @@ impl From<StagingArg> for Staging {
     fn from(arg: StagingArg) -> Self {
         match arg {
             StagingArg::Float => Self::Float,
+            StagingArg::FloatWeights => Self::FloatWeights,
+            StagingArg::FloatActivations => Self::FloatActivations,
             StagingArg::Half => Self::Half,
         }
     }

@@ -53,6 +53,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         params: cli.params.as_deref().map(params_regex).transpose()?,
     }
     .select()?;
+    select::staging_applies(cli.staging, &cases)?;
     create_devices(cli)?;
     if cli.list_ops {
         coverage::list_ops(&mut io::stdout().lock())?;
@@ -73,7 +74,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         all_devices,
         settings: Settings {
             seed: cli.seed.0,
-            staging: cli.staging.into(),
+            staging: cli.staging.map(Into::into),
             require_support: cli.set.requires_support(),
         },
     };

@@ -61,8 +61,8 @@ fn open_backend(device: Device) -> ggml_rs::Result<Backend> {
 pub struct Settings {
     /// Seed of the test data.
     pub seed: u64,
-    /// OUT_PROD's source precision on the device under test. The CPU backend always computes in float.
-    pub staging: Staging,
+    /// How the device under test stages the operands of products; without it each op's own choice.
+    pub staging: Option<Staging>,
     /// Whether an unsupported case is a failure.
     pub require_support: bool,
 }
@@ -75,7 +75,7 @@ struct Built {
 }
 
 impl Built {
-    fn new(case: &dyn Case, staging: Staging) -> ggml_rs::Result<Self> {
+    fn new(case: &dyn Case, staging: Option<Staging>) -> ggml_rs::Result<Self> {
         let (graph, (inputs, output)) = Graph::build(|g| {
             let mut tensors = Vec::new();
             let mut inputs = Vec::new();
@@ -115,7 +115,7 @@ pub fn run(
         outcome: Outcome::Passed,
         nmse: None,
         hash: None,
-        limit: case.max_nmse(),
+        limit: case.max_nmse(settings.staging),
         kernels: Vec::new(),
     };
     result.outcome =
@@ -201,7 +201,7 @@ fn compare_with_cpu(
     data: &[OperandData],
     values: &[f32],
 ) -> Result<(), Failure> {
-    let built = Built::new(case, Staging::Float)?;
+    let built = Built::new(case, None)?;
     if !cpu.device.unsupported(&built.graph).is_empty() {
         return Ok(());
     }
@@ -212,7 +212,7 @@ fn compare_with_cpu(
         .collect();
     verdict(
         &check::compare(&expected, values)?,
-        case.max_nmse(),
+        case.max_nmse(None),
         Against::CpuBackend,
     )
 }
@@ -237,11 +237,11 @@ fn verdict(comparison: &Comparison, limit: f64, against: Against) -> Result<(), 
 fn check_routing(
     case: &dyn Case,
     device: Device,
-    staging: Staging,
+    staging: Option<Staging>,
     dispatches: &[Dispatch],
 ) -> Result<(), Failure> {
-    match case.product(device.tensor_api() == Some(true), staging) {
-        Some(product) => product.check(dispatches).map_err(Failure::Routing),
+    match case.routing(device.tensor_api() == Some(true), staging) {
+        Some(routing) => routing.check(dispatches).map_err(Failure::Routing),
         None => Ok(()),
     }
 }
@@ -249,8 +249,7 @@ fn check_routing(
 /// What it is about the case that the device refuses: what the first variant leaves out that the device takes.
 fn refusal(case: &dyn Case, device: Device) -> Option<String> {
     let takes = |case: &dyn Case| {
-        Built::new(case, Staging::Float)
-            .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
+        Built::new(case, None).is_ok_and(|built| device.unsupported(&built.graph).is_empty())
     };
     let mut relaxations = case.relaxations().into_iter();
     let taken = relaxations.find(|relaxation| takes(&*relaxation.case))?;

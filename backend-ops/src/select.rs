@@ -6,6 +6,7 @@ use ggml_rs::{Device, DeviceKind};
 use regex::Regex;
 
 use crate::cases::{Case, Set};
+use crate::cli::StagingArg;
 use crate::filter::OpFilter;
 
 /// A request that cannot be met. Each message is one line that says what exists.
@@ -51,6 +52,14 @@ pub enum Error {
     OnlyCpu {
         /// Why there is no simulated one, if it could have been that.
         reason: Option<&'static str>,
+    },
+    /// `--staging` of one operand alone for an op that has both or none.
+    #[error(
+        "--staging: {op} stages both operands as float or half; one alone is for -o MUL_MAT_ID"
+    )]
+    NoStaging {
+        /// The op.
+        op: &'static str,
     },
     /// `--tensor on` for a Metal device whose hardware or driver lacks it: ggml keeps to the simdgroup kernel there.
     #[error("--tensor on: {device} has no tensor API; run without the flag, or with --tensor off")]
@@ -147,6 +156,25 @@ pub fn devices(
         })
     } else {
         Ok(tested)
+    }
+}
+
+/// Refuses a staging of one operand alone where an op with a staging does not have it.
+///
+/// # Errors
+/// When a selected case has only stagings of both operands.
+pub fn staging_applies(staging: Option<StagingArg>, cases: &[Box<dyn Case>]) -> Result<(), Error> {
+    let one_operand = matches!(
+        staging,
+        Some(StagingArg::FloatWeights | StagingArg::FloatActivations)
+    );
+    let whole = cases
+        .iter()
+        .map(|case| case.op())
+        .find(|op| matches!(*op, "MUL_MAT" | "OUT_PROD"));
+    match whole {
+        Some(op) if one_operand => Err(Error::NoStaging { op }),
+        _ => Ok(()),
     }
 }
 

@@ -51,7 +51,7 @@ impl Case for Add {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Staging,
+        _staging: Option<Staging>,
     ) -> ggml_rs::Result<Tensor<'g>> {
         operands[0].add(operands[1])
     }

@@ -15,7 +15,7 @@ pub use mul_mat::MulMat;
 pub use out_prod::OutProd;
 
 use crate::data::{Operand, OperandData};
-use crate::routing::Product;
+use crate::routing::Routing;
 
 /// One test case of one op.
 pub trait Case: Send + Sync {
@@ -34,7 +34,7 @@ pub trait Case: Send + Sync {
     fn operands(&self) -> Vec<Operand>;
 
     /// Builds the graph on the operands, given in the order of [`Case::operands`], and returns its result. `staging` is
-    /// for the ops that have a choice.
+    /// for the ops that have a choice; without it they are built as every other caller builds them.
     ///
     /// # Errors
     /// When ggml-rs refuses the operands.
@@ -42,7 +42,7 @@ pub trait Case: Send + Sync {
         &self,
         graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        staging: Staging,
+        staging: Option<Staging>,
     ) -> ggml_rs::Result<Tensor<'g>>;
 
     /// The result in f64, from the operands' values.
@@ -51,13 +51,14 @@ pub trait Case: Send + Sync {
     /// When the shapes do not fit.
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>>;
 
-    /// The largest NMSE that passes; upstream's default unless the op overrides it.
-    fn max_nmse(&self) -> f64 {
+    /// The largest NMSE that passes; upstream's default unless the op overrides it. A staging that was asked for may be held
+    /// to more than the op's own.
+    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
         1e-7
     }
 
-    /// The matrix product that a Metal device must dispatch for this case; `None` asserts nothing.
-    fn product(&self, _tensor_api: bool, _staging: Staging) -> Option<Product> {
+    /// What a Metal device must dispatch for this case; `None` asserts nothing.
+    fn routing(&self, _tensor_api: bool, _staging: Option<Staging>) -> Option<Routing> {
         None
     }
 

@@ -74,7 +74,7 @@ impl Case for MulMat {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Staging,
+        _staging: Option<Staging>,
     ) -> ggml_rs::Result<Tensor<'g>> {
         operands[0].mul_mat(operands[1])
     }
@@ -85,7 +85,7 @@ impl Case for MulMat {
         reference::mul_mat(a, b)
     }
 
-    fn max_nmse(&self) -> f64 {
+    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
         5e-4
     }
 }

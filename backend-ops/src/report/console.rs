@@ -32,7 +32,7 @@ pub struct ConsoleReport<W> {
     /// The flags that repeat this run, but for the device and the case.
     repeat: String,
     /// OUT_PROD's staging, for the device's header.
-    staging: Staging,
+    staging: Option<Staging>,
     devices: usize,
 }
 
@@ -46,7 +46,7 @@ impl<W: Write> ConsoleReport<W> {
             ok: style(Style::new().green()),
             fail: style(Style::new().red()),
             repeat: repeat.into(),
-            staging: Staging::Float,
+            staging: None,
             devices: 0,
         }
     }
@@ -128,13 +128,20 @@ fn describe(worst: &Worst) -> String {
     )
 }
 
-fn describe_staging(tensor_api: Option<bool>, staging: Staging) -> String {
+fn describe_staging(tensor_api: Option<bool>, staging: Option<Staging>) -> String {
     let name = match staging {
-        Staging::Float => "float",
-        Staging::Half => "half",
+        None => "each op's own (OUT_PROD float; MUL_MAT and MUL_MAT_ID half)",
+        Some(Staging::Float) => "float",
+        Some(Staging::FloatWeights) => "float weights",
+        Some(Staging::FloatActivations) => "float activations",
+        Some(_) => "half",
     };
     match tensor_api {
-        Some(true) => format!("{name} (of a; the tensor kernel reads b in place)"),
+        Some(true) => {
+            format!(
+                "{name}; the tensor kernel of OUT_PROD and MUL_MAT stages a alone and reads b in place"
+            )
+        }
         Some(false) => name.to_owned(),
         None => format!("{name} (no effect on this device)"),
     }
@@ -375,8 +382,8 @@ mod tests {
 
     #[test]
     fn staging_says_what_it_has_an_effect_on() {
-        assert_eq!(describe_staging(Some(false), Staging::Half), "half");
-        assert!(describe_staging(Some(true), Staging::Half).contains("reads b in place"));
-        assert!(describe_staging(None, Staging::Half).contains("no effect"));
+        assert_eq!(describe_staging(Some(false), Some(Staging::Half)), "half");
+        assert!(describe_staging(Some(true), Some(Staging::Half)).contains("reads b in place"));
+        assert!(describe_staging(None, None).contains("no effect"));
     }
 }

@@ -124,11 +124,11 @@ impl Node {
 fn asks_for_float(op: Op, params: &[i32]) -> bool {
     let above_half = |precision: i32| {
         // ggml's precisions descend as their values rise.
-        precision != sys::GGML_PREC_UNDEFINED as i32 && precision < sys::GGML_PREC_F16 as i32
+        precision != sys::GGML_PREC_UNDEFINED && precision < sys::GGML_PREC_F16
     };
     match op {
         Op::MulMat => params[2..4].iter().any(|&precision| above_half(precision)),
-        Op::MulMatId => params[4] != sys::GGML_STAGING_HALF as i32,
+        Op::MulMatId => params[4] != sys::GGML_STAGING_HALF,
         _ => false,
     }
 }

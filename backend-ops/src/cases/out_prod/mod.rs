@@ -13,7 +13,7 @@ pub use sets::{gate, ours, range, upstream};
 
 use super::{Case, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
-use crate::routing::Product;
+use crate::routing::{Product, Routing};
 use crate::vars::Vars;
 
 /// Upstream's bound for OUT_PROD. Half staging's rounding (about 8e-8) is far inside: only overflow fails it, which is
@@ -197,15 +197,14 @@ impl Case for OutProd {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        staging: Staging,
+        staging: Option<Staging>,
     ) -> ggml_rs::Result<Tensor<'g>> {
         let out = self
             .view_a(operands[0])?
             .out_prod(self.view_b(operands[1])?)?;
         match staging {
-            // The default of the op: leave its parameters as every other caller leaves them.
-            Staging::Float => Ok(out),
-            Staging::Half => out.set_staging(Staging::Half),
+            Some(staging) => out.set_staging(staging),
+            None => Ok(out),
         }
     }
 
@@ -213,12 +212,13 @@ impl Case for OutProd {
         reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?)
     }
 
-    fn max_nmse(&self) -> f64 {
+    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
         MAX_NMSE
     }
 
-    fn product(&self, tensor_api: bool, staging: Staging) -> Option<Product> {
-        Some(Product::expected(tensor_api, staging))
+    fn routing(&self, tensor_api: bool, staging: Option<Staging>) -> Option<Routing> {
+        let staging = staging.unwrap_or(Staging::Float);
+        Some(Routing::Batched(Product::of_f32(tensor_api, staging)))
     }
 
     fn relaxations(&self) -> Vec<Relaxation> {
