@@ -43,7 +43,7 @@ pub enum Failure {
         against: Against,
     },
     /// The error exceeds the op's limit.
-    #[error("NMSE = {nmse:.9} > {limit:.9} against the {against}{}", worst_element(worst.as_ref(), *against))]
+    #[error("NMSE = {nmse:.3e} > {limit:.1e} against the {against}{}", worst_element(worst.as_ref(), *against))]
     Nmse {
         /// The normalised mean squared error.
         nmse: f64,

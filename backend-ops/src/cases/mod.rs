@@ -114,6 +114,7 @@ impl Set {
                 .chain(boxed(copy::cont_cases()))
                 .chain(boxed(add::cases()))
                 .chain(boxed(mul_mat::cases()))
+                .chain(boxed(mul_mat::ours()))
                 .chain(boxed(out_prod::upstream()))
                 .chain(boxed(out_prod::ours()))
                 .collect(),

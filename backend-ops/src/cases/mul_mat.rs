@@ -6,6 +6,7 @@ use ggml_rs::{Builder, DType, Staging, Tensor};
 
 use super::Case;
 use crate::data::{Operand, OperandData};
+use crate::routing::{Product, Routing};
 use crate::vars::Vars;
 
 /// One MUL_MAT case.
@@ -28,6 +29,23 @@ pub struct MulMat {
 }
 
 impl MulMat {
+    fn new(type_a: DType, [m, n, k]: [usize; 3]) -> Self {
+        Self {
+            type_a,
+            type_b: DType::F32,
+            m,
+            n,
+            k,
+            bs: [1, 1],
+            nr: [1, 1],
+        }
+    }
+
+    /// Whether Metal takes the float-staged kernel where float staging is asked for; else it takes mat-vec kernels.
+    fn runs_batched(&self) -> bool {
+        self.n >= 32 && self.k >= 64 && self.k.is_multiple_of(32)
+    }
+
     fn shape_a(&self) -> [usize; 4] {
         [self.k, self.m, self.bs[0], self.bs[1]]
     }
@@ -74,9 +92,13 @@ impl Case for MulMat {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Option<Staging>,
+        staging: Option<Staging>,
     ) -> ggml_rs::Result<Tensor<'g>> {
-        operands[0].mul_mat(operands[1])
+        let out = operands[0].mul_mat(operands[1])?;
+        match staging {
+            Some(staging) => out.set_staging(staging),
+            None => Ok(out),
+        }
     }
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
@@ -85,10 +107,32 @@ impl Case for MulMat {
         reference::mul_mat(a, b)
     }
 
-    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
-        5e-4
+    fn max_nmse(&self, staging: Option<Staging>) -> f64 {
+        match staging {
+            Some(Staging::Float) if self.type_a == DType::TQ2_0 => MAX_NMSE_TQ2_0,
+            Some(Staging::Float) => MAX_NMSE_FLOAT,
+            _ => MAX_NMSE,
+        }
+    }
+
+    fn routing(&self, tensor_api: bool, staging: Option<Staging>) -> Option<Routing> {
+        Some(match staging {
+            Some(Staging::Float) if self.runs_batched() => {
+                Routing::Batched(Product::new(self.type_a, tensor_api, Staging::Float))
+            }
+            Some(Staging::Float) => Routing::MatVec,
+            _ => Routing::NotFloatStaged,
+        })
     }
 }
+
+/// Upstream's limit.
+const MAX_NMSE: f64 = 5e-4;
+/// Float operands lose nothing: what is left is the rounding of f32 sums, about 2e-13 in blocks of 512. A single operand
+/// staged in half costs 1e-8.
+const MAX_NMSE_FLOAT: f64 = 1e-12;
+/// TQ2_0's mat-vec kernel multiplies its digits by differences of b's values, which cancel: about 3e-11.
+const MAX_NMSE_TQ2_0: f64 = 1e-10;
 
 /// Upstream's unpermuted shapes for some of its types: the vector path, the matrix path, batches and broadcast.
 #[must_use]
@@ -111,26 +155,43 @@ pub fn cases() -> Vec<MulMat> {
     for type_a in TYPES {
         for n in [1, 16] {
             let case = |(bs, nr)| MulMat {
-                type_a,
-                type_b: DType::F32,
-                m: 16,
-                n,
-                k: 256,
                 bs,
                 nr,
+                ..MulMat::new(type_a, [16, n, 256])
             };
             cases.extend(BATCHES.map(case));
         }
     }
     cases.push(MulMat {
-        type_a: DType::F32,
-        type_b: DType::F32,
-        m: 64,
-        n: 77,
-        k: 77,
         bs: [12, 1],
-        nr: [1, 1],
+        ..MulMat::new(DType::F32, [64, 77, 77])
     });
+    cases
+}
+
+/// Every type of weights with numbers of rows of `b` around those at which Metal changes kernels, ragged in m; the longest
+/// sums, broadcast and ragged k for float weights.
+#[must_use]
+pub fn ours() -> Vec<MulMat> {
+    const ROWS: [usize; 8] = [1, 4, 8, 12, 31, 32, 33, 64];
+    let takes = |dtype: &DType| {
+        matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || dtype.dequantizes()
+    };
+    let mut cases: Vec<_> = DType::ALL
+        .into_iter()
+        .filter(takes)
+        .flat_map(|type_a| ROWS.map(|n| MulMat::new(type_a, [65, n, 256])))
+        .collect();
+    for type_a in [DType::F32, DType::F16, DType::BF16] {
+        for (m, n, k) in [(64, 32, 4096), (130, 65, 1024), (64, 64, 100), (3, 40, 33)] {
+            cases.push(MulMat::new(type_a, [m, n, k]));
+        }
+        cases.push(MulMat {
+            bs: [3, 2],
+            nr: [2, 2],
+            ..MulMat::new(type_a, [70, 45, 96])
+        });
+    }
     cases
 }
 

@@ -3,7 +3,21 @@
 #include "../runtime/fault.h"
 #include "../runtime/registry.h"
 
+#include <cstdlib>
+#include <string>
 #include <utility>
+
+namespace {
+
+// METAL_SIM_WITHOUT names kernels, with commas between them, that this device cannot create, as some real device or driver
+// might not: what runs instead can be seen then.
+bool is_withheld(const std::string & kernel) {
+    const char * const names = std::getenv("METAL_SIM_WITHOUT");
+
+    return names != nullptr && ("," + std::string(names) + ",").find("," + kernel + ",") != std::string::npos;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -80,7 +94,8 @@ ggml_metal_pipeline_with_params ggml_metal_library_get_pipeline(ggml_metal_libra
     return result;
 }
 
-// A null pipeline, with a fault reported, if there is no such kernel or the constants do not fit it.
+// A null pipeline, with a fault reported, if there is no such kernel or the constants do not fit it; without one if the
+// kernel is withheld.
 ggml_metal_pipeline_with_params ggml_metal_library_compile_pipeline(ggml_metal_library_t lib, const char * base,
                                                                     const char * name, ggml_metal_cv_t cv) {
     const std::lock_guard<std::mutex> guard(lib->lock);
@@ -90,6 +105,10 @@ ggml_metal_pipeline_with_params ggml_metal_library_compile_pipeline(ggml_metal_l
         return result;
     }
 
+    if (is_withheld(base)) {
+        GGML_LOG_ERROR("%s: the simulated device is told not to create %s (METAL_SIM_WITHOUT)\n", __func__, base);
+        return result;
+    }
     const metal_sim::kernel_entry * const kernel = metal_sim::find_kernel(base, lib->dev->props.has_tensor);
     if (kernel == nullptr) {
         metal_sim::report(metal_sim::fault().set("pipeline %s: there is no kernel %s", name, base));
