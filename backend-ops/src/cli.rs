@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
-use ggml_rs::Staging;
+use ggml_rs::{Route, Staging};
 
 use crate::cases::Set;
 
@@ -19,6 +19,7 @@ Examples:
   backend-ops test -o OUT_PROD --set gate --staging half  the same with half staging: four overflow
   backend-ops test -o OUT_PROD -p 'type_a=q4_K.*trans_b=1'
   backend-ops test -b CPU -o 'CONT(type=f32,ne=[2,1,1,1],use_view_slice=0)'
+  backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
 
 Exit codes:
@@ -76,6 +77,10 @@ pub struct Cli {
     #[arg(long, value_enum)]
     pub staging: Option<StagingArg>,
 
+    /// How Metal's MUL_MAT of many rows runs: auto as the device decides, mat-vec row by row, to compare
+    #[arg(long, value_enum)]
+    pub route: Option<RouteArg>,
+
     /// Print the pipelines that each case dispatched, with their threadgroup memory
     #[arg(long)]
     pub kernels: bool,
@@ -100,6 +105,9 @@ impl Cli {
         let mut flags = format!("--seed {}", self.seed);
         if let Some(staging) = self.staging.and_then(|staging| staging.to_possible_value()) {
             flags.push_str(&format!(" --staging {}", staging.get_name()));
+        }
+        if let Some(route) = self.route.and_then(|route| route.to_possible_value()) {
+            flags.push_str(&format!(" --route {}", route.get_name()));
         }
         if let Some(tensor) = self.tensor {
             flags.push_str(if tensor.is_on() {
@@ -176,6 +184,24 @@ impl From<StagingArg> for Staging {
     }
 }
 
+/// [`Route`] as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RouteArg {
+    /// As the device decides
+    Auto,
+    /// One product of a matrix and a vector per row
+    MatVec,
+}
+
+impl From<RouteArg> for Route {
+    fn from(arg: RouteArg) -> Self {
+        match arg {
+            RouteArg::Auto => Self::Auto,
+            RouteArg::MatVec => Self::MatVec,
+        }
+    }
+}
+
 /// A seed; "random" draws one, which the report then prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
@@ -247,8 +273,21 @@ mod tests {
 
     #[test]
     fn the_flags_that_change_numbers_are_repeated() {
-        let cli = parse(&["--seed", "9", "--staging", "half", "--tensor", "on"]).expect("parses");
-        assert_eq!(cli.repeat_flags(), "--seed 9 --staging half --tensor on");
+        let cli = parse(&[
+            "--seed",
+            "9",
+            "--staging",
+            "half",
+            "--route",
+            "mat-vec",
+            "--tensor",
+            "on",
+        ])
+        .expect("parses");
+        assert_eq!(
+            cli.repeat_flags(),
+            "--seed 9 --staging half --route mat-vec --tensor on"
+        );
         assert_eq!(parse(&[]).expect("parses").repeat_flags(), "--seed 1");
     }
 

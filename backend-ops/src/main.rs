@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use backend_ops::cases::Choices;
 use backend_ops::cli::{Cli, Output};
 use backend_ops::coverage;
 use backend_ops::filter::{OpFilter, params_regex};
@@ -74,7 +75,10 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         all_devices,
         settings: Settings {
             seed: cli.seed.0,
-            staging: cli.staging.map(Into::into),
+            choices: Choices {
+                staging: cli.staging.map(Into::into),
+                route: cli.route.map(Into::into),
+            },
             require_support: cli.set.requires_support(),
         },
     };

@@ -4,11 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{
-    Backend, Device, DeviceKind, Graph, Input, Output, Placement, Plan, PlanOptions, Staging,
-};
+use ggml_rs::{Backend, Device, DeviceKind, Graph, Input, Output, Placement, Plan, PlanOptions};
 
-use crate::cases::Case;
+use crate::cases::{Case, Choices};
 use crate::data::OperandData;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
@@ -61,8 +59,8 @@ fn open_backend(device: Device) -> ggml_rs::Result<Backend> {
 pub struct Settings {
     /// Seed of the test data.
     pub seed: u64,
-    /// How the device under test stages the operands of products; without it each op's own choice.
-    pub staging: Option<Staging>,
+    /// What is asked of the device under test. The CPU backend that it is compared with runs as it always does.
+    pub choices: Choices,
     /// Whether an unsupported case is a failure.
     pub require_support: bool,
 }
@@ -75,7 +73,7 @@ struct Built {
 }
 
 impl Built {
-    fn new(case: &dyn Case, staging: Option<Staging>) -> ggml_rs::Result<Self> {
+    fn new(case: &dyn Case, choices: Choices) -> ggml_rs::Result<Self> {
         let (graph, (inputs, output)) = Graph::build(|g| {
             let mut tensors = Vec::new();
             let mut inputs = Vec::new();
@@ -84,7 +82,7 @@ impl Built {
                 tensors.push(tensor);
                 inputs.push(input);
             }
-            let out = case.build(g, &tensors, staging)?;
+            let out = case.build(g, &tensors, choices)?;
             Ok((inputs, g.output("out", out)?))
         })?;
         Ok(Self {
@@ -115,7 +113,7 @@ pub fn run(
         outcome: Outcome::Passed,
         nmse: None,
         hash: None,
-        limit: case.max_nmse(settings.staging),
+        limit: case.max_nmse(settings.choices),
         kernels: Vec::new(),
     };
     result.outcome =
@@ -131,7 +129,7 @@ fn judge(
     settings: Settings,
     result: &mut CaseResult,
 ) -> Result<Outcome, Failure> {
-    let built = Built::new(case, settings.staging)?;
+    let built = Built::new(case, settings.choices)?;
     if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
         let reason = refusal(case, target.device).unwrap_or_else(|| refused.reason.clone());
         return if settings.require_support {
@@ -153,7 +151,7 @@ fn judge(
         compare_with_cpu(case, cpu, &data, &values)?;
     }
     if target.device.is_metal() {
-        check_routing(case, target.device, settings.staging, &result.kernels)?;
+        check_routing(case, target.device, settings.choices, &result.kernels)?;
     }
     Ok(Outcome::Passed)
 }
@@ -201,7 +199,7 @@ fn compare_with_cpu(
     data: &[OperandData],
     values: &[f32],
 ) -> Result<(), Failure> {
-    let built = Built::new(case, None)?;
+    let built = Built::new(case, Choices::default())?;
     if !cpu.device.unsupported(&built.graph).is_empty() {
         return Ok(());
     }
@@ -212,7 +210,7 @@ fn compare_with_cpu(
         .collect();
     verdict(
         &check::compare(&expected, values)?,
-        case.max_nmse(None),
+        case.max_nmse(Choices::default()),
         Against::CpuBackend,
     )
 }
@@ -237,10 +235,10 @@ fn verdict(comparison: &Comparison, limit: f64, against: Against) -> Result<(), 
 fn check_routing(
     case: &dyn Case,
     device: Device,
-    staging: Option<Staging>,
+    choices: Choices,
     dispatches: &[Dispatch],
 ) -> Result<(), Failure> {
-    match case.routing(device.tensor_api() == Some(true), staging) {
+    match case.routing(device.tensor_api() == Some(true), choices) {
         Some(routing) => routing.check(dispatches).map_err(Failure::Routing),
         None => Ok(()),
     }
@@ -249,7 +247,8 @@ fn check_routing(
 /// What it is about the case that the device refuses: what the first variant leaves out that the device takes.
 fn refusal(case: &dyn Case, device: Device) -> Option<String> {
     let takes = |case: &dyn Case| {
-        Built::new(case, None).is_ok_and(|built| device.unsupported(&built.graph).is_empty())
+        Built::new(case, Choices::default())
+            .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
     };
     let mut relaxations = case.relaxations().into_iter();
     let taken = relaxations.find(|relaxation| takes(&*relaxation.case))?;

@@ -83,7 +83,7 @@ impl Session {
             ggml_version: ggml_sys::BUILD.ggml_version.to_owned(),
             build_hash: ggml_sys::BUILD.hash.to_owned(),
             seed: self.settings.seed,
-            staging: self.settings.staging,
+            staging: self.settings.choices.staging,
             devices: self.all_devices.len(),
         }
     }

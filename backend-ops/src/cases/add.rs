@@ -1,8 +1,8 @@
 //! `ADD`: `dst = a + b`, with `b` repeated to `a`'s shape. Upstream's `test_bin_bcast`.
 
-use ggml_rs::{Builder, DType, Staging, Tensor};
+use ggml_rs::{Builder, DType, Tensor};
 
-use super::Case;
+use super::{Case, Choices};
 use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
@@ -51,7 +51,7 @@ impl Case for Add {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Option<Staging>,
+        _choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>> {
         operands[0].add(operands[1])
     }

@@ -4,9 +4,9 @@
 //! OUT_PROD on Metal dequantizes and transposes with the kernels of CPY, so these cases tell a broken copy from a broken
 //! product.
 
-use ggml_rs::{Builder, DType, Staging, Tensor};
+use ggml_rs::{Builder, DType, Tensor};
 
-use super::{Case, Relaxation, relaxed};
+use super::{Case, Choices, Relaxation, relaxed};
 use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
@@ -78,7 +78,7 @@ impl Case for Cpy {
         &self,
         graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Option<Staging>,
+        _choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>> {
         let src = if self.is_permuted() {
             operands[0].permute(self.permute_src)?
@@ -100,7 +100,7 @@ impl Case for Cpy {
         Ok(converted.into_iter().map(f64::from).collect())
     }
 
-    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
+    fn max_nmse(&self, _choices: Choices) -> f64 {
         if self.type_src == self.type_dst {
             0.0
         } else {
@@ -156,7 +156,7 @@ impl Case for Cont {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        _staging: Option<Staging>,
+        _choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>> {
         operands[0].transpose()?.cont()
     }

@@ -7,7 +7,7 @@ mod out_prod;
 
 use std::fmt;
 
-use ggml_rs::{Builder, Staging, Tensor};
+use ggml_rs::{Builder, Route, Staging, Tensor};
 
 pub use add::Add;
 pub use copy::{Cont, Cpy};
@@ -16,6 +16,15 @@ pub use out_prod::OutProd;
 
 use crate::data::{Operand, OperandData};
 use crate::routing::Routing;
+
+/// What a run asks of the ops that have a choice. Without a value they run as every other caller has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// How products stage their operands.
+    pub staging: Option<Staging>,
+    /// How a MUL_MAT of many rows runs.
+    pub route: Option<Route>,
+}
 
 /// One test case of one op.
 pub trait Case: Send + Sync {
@@ -33,8 +42,8 @@ pub trait Case: Send + Sync {
     /// The leaf tensors.
     fn operands(&self) -> Vec<Operand>;
 
-    /// Builds the graph on the operands, given in the order of [`Case::operands`], and returns its result. `staging` is
-    /// for the ops that have a choice; without it they are built as every other caller builds them.
+    /// Builds the graph on the operands, given in the order of [`Case::operands`], and returns its result. `choices`
+    /// are for the ops that have them.
     ///
     /// # Errors
     /// When ggml-rs refuses the operands.
@@ -42,7 +51,7 @@ pub trait Case: Send + Sync {
         &self,
         graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        staging: Option<Staging>,
+        choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>>;
 
     /// The result in f64, from the operands' values.
@@ -51,14 +60,14 @@ pub trait Case: Send + Sync {
     /// When the shapes do not fit.
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>>;
 
-    /// The largest NMSE that passes; upstream's default unless the op overrides it. A staging that was asked for may be held
-    /// to more than the op's own.
-    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
+    /// The largest NMSE that passes; upstream's default unless the op overrides it. What is asked
+    /// for may be held to more than the op's own choice.
+    fn max_nmse(&self, _choices: Choices) -> f64 {
         1e-7
     }
 
     /// What a Metal device must dispatch for this case; `None` asserts nothing.
-    fn routing(&self, _tensor_api: bool, _staging: Option<Staging>) -> Option<Routing> {
+    fn routing(&self, _tensor_api: bool, _choices: Choices) -> Option<Routing> {
         None
     }
 

@@ -2,9 +2,9 @@
 //! `test_mul_mat`.
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{Builder, DType, Staging, Tensor};
+use ggml_rs::{Builder, DType, Route, Staging, Tensor};
 
-use super::Case;
+use super::{Case, Choices};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -92,13 +92,16 @@ impl Case for MulMat {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        staging: Option<Staging>,
+        choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>> {
         let out = operands[0].mul_mat(operands[1])?;
-        match staging {
-            Some(staging) => out.set_staging(staging),
-            None => Ok(out),
+        if let Some(staging) = choices.staging {
+            out.set_staging(staging)?;
         }
+        if let Some(route) = choices.route {
+            out.set_route(route)?;
+        }
+        Ok(out)
     }
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
@@ -107,16 +110,19 @@ impl Case for MulMat {
         reference::mul_mat(a, b)
     }
 
-    fn max_nmse(&self, staging: Option<Staging>) -> f64 {
-        match staging {
+    fn max_nmse(&self, choices: Choices) -> f64 {
+        match choices.staging {
             Some(Staging::Float) if self.type_a == DType::TQ2_0 => MAX_NMSE_TQ2_0,
             Some(Staging::Float) => MAX_NMSE_FLOAT,
             _ => MAX_NMSE,
         }
     }
 
-    fn routing(&self, tensor_api: bool, staging: Option<Staging>) -> Option<Routing> {
-        Some(match staging {
+    fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
+        if choices.route == Some(Route::MatVec) {
+            return Some(Routing::MatVec);
+        }
+        Some(match choices.staging {
             Some(Staging::Float) if self.runs_batched() => {
                 Routing::Batched(Product::new(self.type_a, tensor_api, Staging::Float))
             }

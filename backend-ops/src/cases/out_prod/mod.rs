@@ -11,7 +11,7 @@ use ggml_rs::{Builder, DType, Staging, Tensor};
 
 pub use sets::{gate, ours, range, upstream};
 
-use super::{Case, Relaxation, relaxed};
+use super::{Case, Choices, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -197,12 +197,12 @@ impl Case for OutProd {
         &self,
         _graph: Builder<'g>,
         operands: &[Tensor<'g>],
-        staging: Option<Staging>,
+        choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>> {
         let out = self
             .view_a(operands[0])?
             .out_prod(self.view_b(operands[1])?)?;
-        match staging {
+        match choices.staging {
             Some(staging) => out.set_staging(staging),
             None => Ok(out),
         }
@@ -212,12 +212,12 @@ impl Case for OutProd {
         reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?)
     }
 
-    fn max_nmse(&self, _staging: Option<Staging>) -> f64 {
+    fn max_nmse(&self, _choices: Choices) -> f64 {
         MAX_NMSE
     }
 
-    fn routing(&self, tensor_api: bool, staging: Option<Staging>) -> Option<Routing> {
-        let staging = staging.unwrap_or(Staging::Float);
+    fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
+        let staging = choices.staging.unwrap_or(Staging::Float);
         Some(Routing::Batched(Product::of_f32(tensor_api, staging)))
     }
 
