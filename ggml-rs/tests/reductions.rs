@@ -197,6 +197,23 @@ fn rows_keep_the_other_dimensions() {
     .unwrap();
 }
 
+/// Whether `float4` is aligned does not show on the simulated device, so what the graph does is counted.
+#[test]
+fn only_what_kernels_must_not_read_is_copied() {
+    let nodes = |offset: usize, nb1: usize| {
+        let (graph, _) = Graph::build(|g| {
+            let (a, _) = g.input("a", F32, [64])?;
+            let look = a.view([8, 4], [nb1, 4 * nb1, 4 * nb1], offset)?;
+            g.output("y", look.sum_rows()?)
+        })
+        .unwrap();
+        graph.nodes()
+    };
+    // The view and its sums; between them, a copy of what is not aligned or has gaps.
+    assert_eq!([nodes(0, 32), nodes(16, 32)], [2, 2]);
+    assert_eq!([nodes(4, 32), nodes(0, 48)], [3, 3]);
+}
+
 #[test]
 fn sizes_at_the_edges() {
     // One element; rows of one; around the simdgroup, the threadgroup and the longest row of one thread.

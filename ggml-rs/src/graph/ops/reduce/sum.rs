@@ -70,7 +70,7 @@ impl Tensor<'_> {
     /// [`Tensor::sum`].
     ///
     /// The mean of F16 values never overflows. That of F32 or BF16 is infinite when the sum of a row, or of the rows' means,
-    /// passes F32's range (3.4e38) on the way. The error is bounded as a sum's, divided by the number of elements, with 4
+    /// passes F32's range (3.4e38) on the way. The error is bounded as a sum's, divided by the number of elements, with 2
     /// more in `d` for the divisions.
     ///
     /// ```
