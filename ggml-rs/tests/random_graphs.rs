@@ -32,7 +32,7 @@ fn shape(random: &mut Random) -> [usize; 4] {
 fn step<'g>(g: Builder<'g>, x: &[Tensor<'g>], random: &mut Random) -> Result<Tensor<'g>> {
     let (a, b) = (random.pick(x), random.pick(x));
     let [n0, n1, n2, n3] = a.shape().ne();
-    match random.below(17) {
+    match random.below(19) {
         0 => a.out_prod(b),
         1 => a.mul_mat(b),
         2 => a.transpose(),
@@ -71,11 +71,25 @@ fn step<'g>(g: Builder<'g>, x: &[Tensor<'g>], random: &mut Random) -> Result<Ten
                 a.sum()
             }
         }
+        16 => reduction(a, random),
+        17 => a.cast(random.pick(&DTYPES)),
         _ => a.repeat(random.pick(&[
             [n0 * 2, n1, n2, n3],
             [n0, n1 * 3, n2, 2 * n3],
             [n0 + 1, n1, n2, n3],
         ])),
+    }
+}
+
+fn reduction<'g>(a: Tensor<'g>, random: &mut Random) -> Result<Tensor<'g>> {
+    match random.below(7) {
+        0 => a.sum_rows(),
+        1 => a.mean(),
+        2 => a.mean_rows(),
+        3 => a.max(),
+        4 => a.max_rows(),
+        5 => a.min(),
+        _ => a.min_rows(),
     }
 }
 

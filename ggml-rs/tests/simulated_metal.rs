@@ -102,14 +102,11 @@ fn half_staging_runs_another_pipeline_and_rounds() {
 #[test]
 fn what_no_kernel_takes_is_refused() {
     let (graph, _) = Graph::build(|g| {
-        let (a, _) = g.input("a", F16, [8])?;
         let (b, _) = g.input("b", I32, [8])?;
-        g.output("half sum", a.sum()?)?;
         g.output("copy", b.cpy(g.empty("c", F16, [8])?)?)
     })
     .unwrap();
     let refused = Device::by_name("MTL0").unwrap().unsupported(&graph);
     let ops: Vec<_> = refused.iter().map(|node| node.op.as_str()).collect();
-    assert_eq!(ops, ["SUM", "CPY"]);
-    assert!(refused[0].reason.contains("f32 only"), "{:?}", refused[0]);
+    assert_eq!(ops, ["CPY"]);
 }

@@ -1,5 +1,7 @@
-//! What the workspace-level tests share: running `backend-ops` and reading its report.
+//! What the workspace-level tests share: running `backend-ops` and reading its report, and building mutants.
 #![deny(missing_docs)]
+
+pub mod mutant;
 
 use std::process::{Command, ExitStatus, Stdio};
 

@@ -1,14 +1,14 @@
 //! Does the gate discriminate? Each mutation, alone, must make it fail, and for the expected reason.
 //!
-//! A mutant is the patched tree with one text changed. metal-sim's builder recompiles what that change touches, links
-//! the objects into a backend library, and `backend-ops --backend-lib` runs the gate on it. The control does the same
-//! with nothing changed, and must pass: otherwise a broken way of building mutants would look like a good gate.
+//! A mutant is the patched tree with one text changed, built as a backend library; `backend-ops --backend-lib` runs the
+//! gate on it. The control does the same with nothing changed, and must pass: otherwise a broken way of building mutants
+//! would look like a good gate.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use ggml_rs_tests::mutant::{self, Change};
 use ggml_rs_tests::{Run, backend_ops_in_order};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -22,6 +22,16 @@ struct Mutant {
     to: &'static str,
     /// Says what killed it, or why that is not what was expected.
     verdict: fn(&Run) -> Result<String>,
+}
+
+impl Mutant {
+    fn change(&self) -> Change {
+        Change {
+            file: self.file,
+            from: self.from,
+            to: self.to,
+        }
+    }
 }
 
 const MUTANTS: &[Mutant] = &[
@@ -95,62 +105,12 @@ fn some_cases_fail(run: &Run, reason: &str) -> Result<String> {
     }
 }
 
-/// Copies a folder with the change made, leaving files alone that are as they should be.
-fn copy_changed(from: &Path, to: &Path, mutant: Option<&Mutant>) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| format!("nothing at {}", from.display()))? {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type()?.is_dir() {
-            copy_changed(&source, &target, mutant)?;
-            continue;
-        }
-        let mut content = fs::read(&source)?;
-        if let Some(mutant) = mutant.filter(|mutant| source.ends_with(mutant.file)) {
-            content = mutate(&content, mutant)?;
-        }
-        if fs::read(&target).ok().as_ref() != Some(&content) {
-            fs::write(&target, content)?;
-        }
-    }
-    Ok(())
-}
-
-fn mutate(content: &[u8], mutant: &Mutant) -> Result<Vec<u8>> {
-    let text = std::str::from_utf8(content)?;
-    let count = text.matches(mutant.from).count();
-    ensure!(
-        count == 1,
-        "{:?} stands {count} times in {}",
-        mutant.from,
-        mutant.file
-    );
-    Ok(text.replace(mutant.from, mutant.to).into_bytes())
-}
-
 /// Builds the backend library of a mutant (or of the control) and runs the gate on it.
 fn run_gate(mutant: Option<&Mutant>, order: &str) -> Result<Run> {
-    let root = Path::new(env!("GGML_ROOT"));
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
-    // The objects of the build come along, so that only what the change touches is compiled.
-    let (tree, objects) = (work.join("ggml"), work.join("metal-sim"));
-    copy_changed(&root.join("ggml"), &tree, mutant)?;
-    copy_changed(&root.join("metal-sim"), &objects, None)?;
     let name = mutant.map_or("control", |mutant| mutant.name);
-    let library = work.join(format!("{name}.so"));
-
-    let build = metal_sim::Build::new(tree, objects)
-        .forced_include(env!("GGML_PREFIX_HEADER"))
-        .include(root.join("gen"));
-    let build = env!("GGML_DEFINES")
-        .split(';')
-        .fold(build, |build, define| match define.split_once('=') {
-            Some((name, value)) => build.define(name, Some(value)),
-            None => build.define(define, None),
-        });
-    let objects = build.compile()?;
-    build.link_plugin(&objects, Path::new(env!("GGML_ARCHIVE")), &library)?;
-
+    let changes = mutant.map(Mutant::change);
+    let library = mutant::build(&work, name, changes.as_slice())?;
     let library = library
         .to_str()
         .context("the target folder's path is not UTF-8")?;

@@ -25,6 +25,10 @@ pub(crate) enum Op {
     Scale,
     Relu,
     Sum,
+    SumRows,
+    /// Of each row.
+    Mean,
+    Pool1d,
     Repeat,
 }
 
@@ -54,6 +58,9 @@ pub(crate) unsafe fn op(tensor: NonNull<sys::ggml_tensor>) -> Option<Op> {
         // SAFETY: the tensor is alive and its op is UNARY.
         sys::GGML_OP_UNARY => return unsafe { unary(tensor) },
         sys::GGML_OP_SUM => Op::Sum,
+        sys::GGML_OP_SUM_ROWS => Op::SumRows,
+        sys::GGML_OP_MEAN => Op::Mean,
+        sys::GGML_OP_POOL_1D => Op::Pool1d,
         sys::GGML_OP_REPEAT => Op::Repeat,
         _ => return None,
     })

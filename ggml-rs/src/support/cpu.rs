@@ -31,6 +31,8 @@ pub fn check(node: &Node) -> Verdict {
         (Op::Scale, [a]) => scale(a),
         (Op::Relu, [a]) => packed(a, &[F32, F16, BF16]),
         (Op::Sum, [a]) => packed(a, &[F32, F16, BF16]),
+        (Op::SumRows | Op::Mean, [a]) => packed(a, &[F32]),
+        (Op::Pool1d, [a]) => pool_1d(a),
         (Op::Repeat, [a]) => packed(a, &[F32, F16, BF16, I32, I16]),
         _ => Err("the op has an unexpected number of operands".to_owned()),
     }
@@ -121,6 +123,12 @@ fn add_quantized(a: &Layout, b: &Layout) -> Verdict {
 
 fn scale(a: &Layout) -> Verdict {
     dtype(matches!(a.dtype, F32 | BF16), "a", a)?;
+    require(a.is_contiguous(), "a is not contiguous")
+}
+
+/// The kernel steps from row to row by `nb[1]`, whatever the higher dimensions' strides are.
+fn pool_1d(a: &Layout) -> Verdict {
+    dtype(matches!(a.dtype, F32 | F16), "a", a)?;
     require(a.is_contiguous(), "a is not contiguous")
 }
 
@@ -273,6 +281,23 @@ mod tests {
             product(a, F32, false).unwrap();
             assert!(product(a, F32, true).unwrap_err().contains("round b"));
         }
+    }
+
+    #[test]
+    fn reductions_take_what_their_kernels_do_not_abort_on() {
+        let one = |op, a: Layout| check(&node(op, layout(F32, &[1]), &[a]));
+        let spread = transposed(layout(F32, &[4, 6]));
+        for op in [Op::SumRows, Op::Mean] {
+            one(op, layout(F32, &[5, 3])).unwrap();
+            for refused in [layout(F16, &[5]), layout(BF16, &[5]), spread] {
+                assert!(one(op, refused).is_err(), "{op:?} of {refused:?}");
+            }
+        }
+        one(Op::Pool1d, layout(F32, &[5, 3])).unwrap();
+        for refused in [layout(BF16, &[5]), layout(I32, &[5]), spread] {
+            assert!(one(Op::Pool1d, refused).is_err(), "{refused:?}");
+        }
+        assert!(one(Op::Sum, spread).is_err());
     }
 
     #[test]

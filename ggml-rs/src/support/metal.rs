@@ -18,7 +18,10 @@ pub fn check(node: &Node) -> Verdict {
     match (node.op, node.src.as_slice()) {
         (Op::MulMat, [a, b]) => mul_mat(a, b),
         (Op::MulMatId, [a, b, ids]) => mul_mat_id(a, b, ids),
-        (Op::Sum, [a]) => require(a.dtype == F32, "there is a kernel for f32 only"),
+        (Op::Sum | Op::Pool1d, [a]) => require(
+            a.elements() <= i32::MAX as usize,
+            "more than 2^31 - 1 elements, which are counted in int",
+        ),
         (Op::Repeat, [a]) => require(
             matches!(a.dtype, F32 | F16 | BF16 | I32 | I16),
             format!("there is no kernel for {}", a.dtype),
@@ -102,8 +105,10 @@ mod tests {
                 float_operands: false,
             })
         };
-        assert!(one(Op::Sum, layout(F32, &[8])).is_ok());
-        assert!(one(Op::Sum, layout(F16, &[8])).is_err());
+        for op in [Op::Sum, Op::Pool1d] {
+            assert!(one(op, layout(F32, &[8])).is_ok());
+            assert!(one(op, layout(F32, &[1 << 20, 1 << 11])).is_err());
+        }
         assert!(one(Op::Repeat, layout(DType::Q8_0, &[32])).is_err());
         let product = |a: Layout, b: Layout| {
             check(&Node {

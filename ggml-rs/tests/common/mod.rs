@@ -80,6 +80,27 @@ pub fn run_on_cpu(
     placement: Placement,
     build: impl for<'g> FnOnce(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
 ) -> Result<Vec<f32>> {
+    run_on(Device::cpu()?, inputs, placement, build)
+}
+
+/// The CPU and, where it is built, the simulated Metal device.
+pub fn devices() -> Vec<Device> {
+    let simulated = cfg!(all(feature = "metal-sim", not(target_os = "macos")));
+    let names = ["CPU", "MTL0"];
+    let names = &names[..1 + usize::from(simulated)];
+    names
+        .iter()
+        .map(|name| Device::by_name(name).unwrap())
+        .collect()
+}
+
+/// Runs a graph of some inputs and one output.
+pub fn run_on(
+    device: Device,
+    inputs: &[&Operand],
+    placement: Placement,
+    build: impl for<'g> FnOnce(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
+) -> Result<Vec<f32>> {
     let (graph, (tokens, y)) = Graph::build(|g| {
         let mut tensors = Vec::new();
         let mut tokens = Vec::new();
@@ -91,7 +112,7 @@ pub fn run_on_cpu(
         let y = g.output("y", build(g, &tensors)?)?;
         Ok((tokens, y))
     })?;
-    let mut backend = Device::cpu()?.open()?;
+    let mut backend = device.open()?;
     let mut plan = Plan::new(graph, &backend, PlanOptions { placement })?;
     for (token, input) in tokens.iter().zip(inputs) {
         plan.set_f32(token, &input.values)?;

@@ -2,6 +2,7 @@
 
 use ggml_sys as sys;
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
@@ -18,6 +19,24 @@ impl<'g> Tensor<'g> {
         // of this shape, which exists.
         self.make("cont", |context| unsafe {
             sys::ggml_cont(context, self.as_ptr())
+        })
+    }
+
+    /// A contiguous copy of another type.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) when rows are not whole blocks of the type.
+    #[doc(alias = "ggml_cast")]
+    #[track_caller]
+    pub fn cast(self, dtype: DType) -> Result<Self> {
+        let refusal = Refusal {
+            op: "cast",
+            operands: &[("a", self.layout())],
+        };
+        refusal.check_result(dtype, self.shape().ne())?;
+        // SAFETY: the tensor is alive; ggml_cast asserts nothing, and the result was checked.
+        self.make("cast", |context| unsafe {
+            sys::ggml_cast(context, self.as_ptr(), dtype.raw())
         })
     }
 
@@ -62,7 +81,6 @@ fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::error::Error;
     use crate::graph::ops::testing::layout;
 

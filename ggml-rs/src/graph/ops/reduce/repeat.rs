@@ -1,4 +1,4 @@
-//! From many elements to one, and from one to many.
+//! From one element to many.
 
 use ggml_sys as sys;
 
@@ -8,21 +8,6 @@ use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
 
 impl Tensor<'_> {
-    /// The sum of all elements: a tensor of one element, in the type of `a`.
-    ///
-    /// # Errors
-    /// [`Error::DType`](crate::Error::DType) for a quantized type; [`Error::Layout`](crate::Error::Layout) unless rows are packed (ggml's kernels would
-    /// add up other elements).
-    #[doc(alias = "ggml_sum")]
-    #[track_caller]
-    pub fn sum(self) -> Result<Self> {
-        check_sum(self.layout())?;
-        // SAFETY: the tensor is alive; ggml_sum asserts nothing, and one element of a scalar type is valid.
-        self.make("sum", |context| unsafe {
-            sys::ggml_sum(context, self.as_ptr())
-        })
-    }
-
     /// Repeats the tensor until it fills `shape`.
     ///
     /// # Errors
@@ -38,21 +23,6 @@ impl Tensor<'_> {
             sys::ggml_repeat_4d(context, self.as_ptr(), n0, n1, n2, n3)
         })
     }
-}
-
-#[track_caller]
-fn check_sum(a: Layout) -> Result<()> {
-    let refusal = Refusal {
-        op: "sum",
-        operands: &[("a", a)],
-    };
-    if a.dtype.is_quantized() {
-        return Err(refusal.dtype("one element of a quantized type does not exist"));
-    }
-    if !a.has_packed_rows() {
-        return Err(refusal.layout("rows must be packed: call cont() first"));
-    }
-    Ok(())
 }
 
 /// Mirrors `ggml_repeat_4d`.
@@ -75,20 +45,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
     use crate::error::Error;
-    use crate::graph::ops::testing::{layout, transposed};
-
-    #[test]
-    fn sums_want_packed_scalars() {
-        check_sum(layout(DType::F32, &[4, 6])).unwrap();
-        assert!(matches!(
-            check_sum(layout(DType::Q8_0, &[32])),
-            Err(Error::DType(_))
-        ));
-        assert!(matches!(
-            check_sum(transposed(layout(DType::F32, &[4, 6]))),
-            Err(Error::Layout(_))
-        ));
-    }
+    use crate::graph::ops::testing::layout;
 
     #[test]
     fn repeats_are_whole_and_bounded() {
