@@ -172,11 +172,10 @@ fn source_precision_is_set_where_ggml_has_it() {
     Graph::build(|g| {
         let (a, _) = g.input("a", F32, [8, 4])?;
         let (b, _) = g.input("b", F32, [8, 4])?;
-        let product = a.mul_mat(b)?.set_src_precision(Precision::F32, 1)?;
-        assert!(matches!(
-            product.set_src_precision(Precision::F32, 0),
-            Err(Error::Param(_))
-        ));
+        let product = a.mul_mat(b)?;
+        for source in [0, 1] {
+            product.set_src_precision(Precision::F32, source)?;
+        }
         assert!(matches!(
             product.set_src_precision(Precision::F32, usize::MAX),
             Err(Error::Param(_))
@@ -185,14 +184,27 @@ fn source_precision_is_set_where_ggml_has_it() {
             a.set_src_precision(Precision::F16, 0),
             Err(Error::Param(_))
         ));
-        assert!(matches!(
-            product.set_staging(Staging::Half),
-            Err(Error::Param(_))
-        ));
+        let (ids, _) = g.expert_ids("ids", 1, 1, 1)?;
+        let routed = a.mul_mat_id(b, ids);
+        assert!(
+            matches!(routed, Err(Error::Shape(_))),
+            "four tokens, one id"
+        );
         let outer = a.out_prod(b)?;
         for staging in [Staging::Float, Staging::Half] {
+            product.set_staging(staging)?;
             outer.set_staging(staging)?;
         }
+        for node in [product, outer] {
+            assert!(matches!(
+                node.set_staging(Staging::FloatWeights),
+                Err(Error::Param(_))
+            ));
+        }
+        assert!(matches!(
+            a.add(b)?.set_staging(Staging::Float),
+            Err(Error::Param(_))
+        ));
         assert!(matches!(
             outer.set_src_precision(Precision::Q8, 0),
             Err(Error::Param(_))
