@@ -7,7 +7,7 @@ mod common;
 use common::Random;
 use ggml_rs::{
     Backend, Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions,
-    Result, Tensor,
+    Precision, Result, Route, Staging, Tensor,
 };
 
 const DTYPES: [DType; 14] = {
@@ -28,13 +28,22 @@ fn shape(random: &mut Random) -> [usize; 4] {
     })
 }
 
+/// An input and the bytes to set it to.
+type Set = (Input, Vec<u8>);
+
 /// One op on random operands; most are refused, and that is the point.
-fn step<'g>(g: Builder<'g>, x: &[Tensor<'g>], random: &mut Random) -> Result<Tensor<'g>> {
+fn step<'g>(
+    g: Builder<'g>,
+    x: &[Tensor<'g>],
+    inputs: &mut Vec<Set>,
+    random: &mut Random,
+) -> Result<Tensor<'g>> {
     let (a, b) = (random.pick(x), random.pick(x));
     let [n0, n1, n2, n3] = a.shape().ne();
-    match random.below(19) {
+    match random.below(20) {
         0 => a.out_prod(b),
-        1 => a.mul_mat(b),
+        1 => choose(a.mul_mat(b)?, random),
+        18 => routed(g, a, b, inputs, random),
         2 => a.transpose(),
         3 => a.permute(random.pick(&[
             [0, 2, 1, 3],
@@ -81,6 +90,45 @@ fn step<'g>(g: Builder<'g>, x: &[Tensor<'g>], random: &mut Random) -> Result<Ten
     }
 }
 
+const STAGINGS: [Staging; 4] = [
+    Staging::Float,
+    Staging::FloatWeights,
+    Staging::FloatActivations,
+    Staging::Half,
+];
+
+/// A product as it is, or with a staging or a route.
+fn choose<'g>(product: Tensor<'g>, random: &mut Random) -> Result<Tensor<'g>> {
+    match random.below(4) {
+        0 => product.set_staging(random.pick(&STAGINGS)),
+        1 => product.set_route(random.pick(&[Route::Auto, Route::MatVec])),
+        2 => product.set_src_precision(
+            random.pick(&[Precision::F32, Precision::Bf16, Precision::Q8]),
+            random.below(2),
+        ),
+        _ => Ok(product),
+    }
+}
+
+/// A product with ids that fit `a` and `b`, if any do.
+fn routed<'g>(
+    g: Builder<'g>,
+    a: Tensor<'g>,
+    b: Tensor<'g>,
+    inputs: &mut Vec<Set>,
+    random: &mut Random,
+) -> Result<Tensor<'g>> {
+    let (experts, tokens) = (a.shape().ne()[2], b.shape().ne()[2]);
+    let used = b.shape().ne()[1] * (1 + random.below(2));
+    let (ids, input) = g.expert_ids("ids", used, tokens, experts)?;
+    let values: Vec<u8> = (0..tokens)
+        .flat_map(|_| 0..used as i32)
+        .flat_map(i32::to_ne_bytes)
+        .collect();
+    inputs.push((input, values));
+    choose(a.mul_mat_id(b, ids)?, random)
+}
+
 fn reduction<'g>(a: Tensor<'g>, random: &mut Random) -> Result<Tensor<'g>> {
     match random.below(7) {
         0 => a.sum_rows(),
@@ -93,17 +141,19 @@ fn reduction<'g>(a: Tensor<'g>, random: &mut Random) -> Result<Tensor<'g>> {
     }
 }
 
-fn build(random: &mut Random) -> Result<(Graph, (Vec<Input>, Output))> {
+fn build(random: &mut Random) -> Result<(Graph, (Vec<Set>, Output))> {
     Graph::build(|g| {
         let (mut x, mut inputs) = (Vec::new(), Vec::new());
         while x.len() < 3 {
             if let Ok((tensor, input)) = g.input("in", random.pick(&DTYPES), shape(random)) {
                 x.push(tensor);
-                inputs.push(input);
+                // Zero bytes are a valid value of every type.
+                let zeros = vec![0; input.shape().bytes(input.dtype())?];
+                inputs.push((input, zeros));
             }
         }
         for _ in 0..12 {
-            match step(g, &x, random) {
+            match step(g, &x, &mut inputs, random) {
                 Ok(tensor) => x.push(tensor),
                 Err(error @ Error::Internal { .. }) => panic!("a check is missing: {error}"),
                 Err(_) => {}
@@ -151,9 +201,8 @@ fn run(random: &mut Random, backend: &mut Backend) -> Result<()> {
         },
     ]);
     let mut plan = Plan::new(graph, backend, PlanOptions { placement })?;
-    for input in &inputs {
-        // Zero bytes are a valid value of every type.
-        plan.set_bytes(input, &vec![0; input.shape().bytes(input.dtype())?])?;
+    for (input, bytes) in &inputs {
+        plan.set_bytes(input, bytes)?;
     }
     plan.run(backend)?;
     plan.read_bytes(&output)?;

@@ -16,6 +16,27 @@ impl<'g> Tensor<'g> {
     /// Metal stages operands as f16 unless [`Tensor::set_staging`] says otherwise, and takes 1, 2, 4, 5, 6, 8, 10, 16 or 22
     /// experts per token in a batch of 32 tokens and more. The CPU converts `b` to the type that it multiplies `a` in.
     ///
+    /// ```
+    /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+    ///
+    /// // Three experts, each a [2, 1] matrix; two tokens, two experts each.
+    /// let (graph, (weights, rows, choice, out)) = Graph::build(|g| {
+    ///     let (a, weights) = g.input("weights", DType::F32, [2, 1, 3])?;
+    ///     let (b, rows) = g.input("rows", DType::F32, [2, 1, 2])?;
+    ///     let (ids, choice) = g.expert_ids("choice", 2, 2, 3)?;
+    ///     Ok((weights, rows, choice, g.output("out", a.mul_mat_id(b, ids)?)?))
+    /// })?;
+    /// let mut backend = Device::cpu()?.open()?;
+    /// let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+    /// plan.set_f32(&weights, &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0])?;
+    /// plan.set_f32(&rows, &[1.0, 2.0, 30.0, 40.0])?;
+    /// assert!(plan.set_i32(&choice, &[0, 3, 0, 1]).is_err()); // there is no expert 3
+    /// plan.set_i32(&choice, &[0, 2, 1, 2])?;
+    /// plan.run(&mut backend)?;
+    /// assert_eq!(plan.read_f32(&out)?, [1.0, 3.0, 40.0, 70.0]);
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) unless `ne[0]` agree, `a` has as many matrices as the ids choose from, `b` as many
     /// as there are tokens, and r divides the experts per token; [`Error::Layout`](crate::Error::Layout) for a transposed `a` or

@@ -129,6 +129,18 @@ impl Tensor<'_> {
     /// of 32, else as products of a matrix and a vector, which are float. A CPU device refuses a MUL_MAT or MUL_MAT_ID whose
     /// operands its kernels would round although float was asked for.
     ///
+    /// ```
+    /// use ggml_rs::{DType, Graph, Staging};
+    ///
+    /// // Logits that decide which experts run: float operands, whichever device computes them.
+    /// Graph::build(|g| {
+    ///     let (router, _) = g.input("router", DType::F32, [4096, 64])?;
+    ///     let (tokens, _) = g.input("tokens", DType::F32, [4096, 512])?;
+    ///     g.output("logits", router.mul_mat(tokens)?.set_staging(Staging::Float)?)
+    /// })?;
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) for another op, and for one operand alone on OUT_PROD and MUL_MAT.
     #[doc(alias = "ggml_mul_mat_id_set_staging")]
