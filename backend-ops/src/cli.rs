@@ -17,6 +17,7 @@ const AFTER_HELP: &str = "\
 Examples:
   backend-ops test -o OUT_PROD --set gate                 the 37 cases that must pass
   backend-ops test -o OUT_PROD --set gate --staging half  the same with half staging: four overflow
+  backend-ops test -o MUL_MAT_ID --set ground-truth       each staging's error, which is bounded
   backend-ops test -o OUT_PROD -p 'type_a=q4_K.*trans_b=1'
   backend-ops test -b CPU -o 'CONT(type=f32,ne=[2,1,1,1],use_view_slice=0)'
   backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran

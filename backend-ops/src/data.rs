@@ -26,6 +26,8 @@ pub struct Operand {
     pub ne: [usize; 4],
     /// Values are uniform in `[low, high)` before they are converted to the storage type.
     pub range: [f32; 2],
+    /// Ids of so many experts instead of values: for each row (a token) different ones, drawn at random.
+    pub experts: Option<usize>,
 }
 
 impl Operand {
@@ -37,6 +39,16 @@ impl Operand {
             dtype,
             ne,
             range: [-1.0, 1.0],
+            experts: None,
+        }
+    }
+
+    /// Which `used` of `experts` experts each of `tokens` tokens uses.
+    #[must_use]
+    pub fn expert_ids(name: &'static str, [used, tokens]: [usize; 2], experts: usize) -> Self {
+        Self {
+            experts: Some(experts),
+            ..Self::new(name, DType::I32, [used, tokens, 1, 1])
         }
     }
 
@@ -69,6 +81,9 @@ impl OperandData {
     pub fn generate(operand: &Operand, seed: u64, case: &str) -> ggml_rs::Result<Self> {
         let mut rng = stream(seed, case, operand.name);
         let (row_len, rows) = (operand.ne[0], operand.rows());
+        if let Some(experts) = operand.experts {
+            return Ok(Self::of_ids(&draw_ids(&mut rng, rows, row_len, experts)));
+        }
         let pooled = operand.dtype.is_quantized() && row_len * rows > POOL_ELEMENTS;
         let distinct = if pooled {
             (POOL_ELEMENTS / row_len).max(1)
@@ -92,6 +107,20 @@ impl OperandData {
             bytes: gather(&bytes, &picks, bytes.len() / distinct),
             values: gather(&values, &picks, row_len),
         })
+    }
+
+    fn of_ids(ids: &[i32]) -> Self {
+        Self {
+            bytes: ids.iter().flat_map(|id| id.to_ne_bytes()).collect(),
+            // Exact: no mixture has 2^24 experts.
+            values: ids.iter().map(|&id| id as f32).collect(),
+        }
+    }
+
+    /// The ids of an [`Operand::expert_ids`], token by token.
+    #[must_use]
+    pub fn ids(&self) -> Vec<i32> {
+        self.values.iter().map(|&id| id as i32).collect()
     }
 
     /// The bytes to upload, contiguous in ne order.
@@ -148,6 +177,20 @@ fn draw(rng: &mut impl RngCore, n: usize, bound: usize) -> Vec<u32> {
         .collect()
 }
 
+/// For each token `used` different experts in random order: the start of a Fisher-Yates shuffle.
+fn draw_ids(rng: &mut impl RngCore, tokens: usize, used: usize, experts: usize) -> Vec<i32> {
+    let mut all: Vec<i32> = (0..experts).map(|id| id as i32).collect();
+    let mut ids = Vec::with_capacity(tokens * used);
+    for _ in 0..tokens {
+        for place in 0..used {
+            let pick = draw(rng, 1, experts - place)[0] as usize;
+            all.swap(place, place + pick);
+        }
+        ids.extend_from_slice(&all[..used]);
+    }
+    ids
+}
+
 fn gather<T: Copy>(pool: &[T], picks: &[u32], row_len: usize) -> Vec<T> {
     picks
         .iter()
@@ -158,6 +201,8 @@ fn gather<T: Copy>(pool: &[T], picks: &[u32], row_len: usize) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn generate(operand: &Operand, seed: u64, case: &str) -> OperandData {
@@ -190,6 +235,24 @@ mod tests {
             generate(&a, 42, "OUT_PROD(m=1)").values(),
             [0.99289334, 0.71295214, 0.15669894, -0.31061518]
         );
+    }
+
+    #[test]
+    fn a_token_names_different_experts_and_all_of_them_are_used() {
+        let data = generate(&Operand::expert_ids("ids", [6, 200], 8), 1, "case");
+        let ids = data.ids();
+        assert_eq!((ids.len(), data.bytes().len()), (1200, 4800));
+        for token in ids.chunks(6) {
+            let different: BTreeSet<_> = token.iter().collect();
+            assert_eq!(different.len(), 6, "{token:?}");
+        }
+        // Each in each place: 25 of 200 tokens on average.
+        for place in 0..6 {
+            for expert in 0..8 {
+                let named = ids.chunks(6).filter(|token| token[place] == expert).count();
+                assert!((8..50).contains(&named), "{expert} in {place}: {named}");
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //!
 //! - [`cases`] says what to compute and what must come out; [`data`] fills the operands from a seed;
 //! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
+//! - [`study`] holds what the stagings of a case are held to against each other;
 //! - [`outcome`] holds results, [`report`] prints them;
 //! - [`select`], [`filter`] and [`coverage`] answer which cases and devices there are.
 //!
@@ -30,4 +31,5 @@ pub mod routing;
 pub mod runner;
 pub mod select;
 pub mod session;
+pub mod study;
 pub mod vars;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use ggml_rs::check::Difference;
 use ggml_rs::trace::Dispatch;
 
+use crate::study::Arm;
+
 /// Which result a device's output was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
@@ -63,6 +65,9 @@ pub enum Failure {
     /// The graph could not be allocated or computed.
     #[error("{0}")]
     Compute(String),
+    /// What the stagings of a case are held to, or a failure in one of them.
+    #[error("{0}")]
+    Study(String),
     /// The set demands the case and the device does not support it.
     #[error("not supported, and this set allows no gap: {0}")]
     Required(String),
@@ -116,6 +121,8 @@ pub struct CaseResult {
     pub limit: f64,
     /// The pipelines dispatched, where the device records them.
     pub kernels: Vec<Dispatch>,
+    /// The ways in which a case that is a study was computed; empty for every other case.
+    pub arms: Vec<Arm>,
 }
 
 impl CaseResult {
@@ -240,6 +247,7 @@ mod tests {
             hash: None,
             limit: 1e-7,
             kernels: Vec::new(),
+            arms: Vec::new(),
         }
     }
 

@@ -20,6 +20,8 @@ const TILE_B: usize = 32 * 32;
 pub enum Routing {
     /// This batched product, and no other one.
     Batched(Product),
+    /// This batched product with the matrices of experts, and no other one.
+    Experts(ExpertProduct),
     /// Products of a matrix and a vector: no batched product.
     MatVec,
     /// Anything but a float-staged product.
@@ -39,24 +41,39 @@ impl Routing {
         };
         let wrong = match self {
             Self::Batched(product) => batched().find(|d| !product.is(d)),
+            Self::Experts(product) => batched().find(|d| !sorts_experts(d) && !product.is(d)),
             Self::MatVec => batched().next(),
             Self::NotFloatStaged => batched().find(|d| d.pipeline.contains(FLOAT_SUFFIX)),
         };
         let found = match wrong {
             Some(other) => format!("{} with {} bytes", other.pipeline, other.threadgroup_bytes),
-            None if matches!(self, Self::Batched(_)) && batched().next().is_none() => {
+            None if self.is_batched() && batched().all(sorts_experts) => {
                 format!("no {BATCHED_PREFIX}* among {} dispatches", dispatches.len())
             }
             None => return Ok(()),
         };
         Err(format!("expected {self}, dispatched {found}"))
     }
+
+    fn is_batched(self) -> bool {
+        matches!(self, Self::Batched(_) | Self::Experts(_))
+    }
+}
+
+/// The kernels that prepare a batched product with experts: which tokens each expert has, and how far they are rescaled.
+fn sorts_experts(dispatch: &Dispatch) -> bool {
+    ["map0", "amax"].iter().any(|part| {
+        dispatch
+            .pipeline
+            .starts_with(&format!("{BATCHED_PREFIX}id_{part}"))
+    })
 }
 
 impl std::fmt::Display for Routing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Batched(product) => product.fmt(f),
+            Self::Experts(product) => product.fmt(f),
             Self::MatVec => f.write_str("products of a matrix and a vector"),
             Self::NotFloatStaged => f.write_str("no float-staged product"),
         }
@@ -141,6 +158,75 @@ impl std::fmt::Display for Product {
     }
 }
 
+/// A batched product of MUL_MAT_ID. The simdgroup and the tensor kernel have the same names and stage the same operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertProduct {
+    /// Type of the weights.
+    pub weights: DType,
+    /// Type of the activations; anything but F32 is staged as half, whatever is asked.
+    pub activations: DType,
+    /// How the operands are staged.
+    pub staging: Staging,
+}
+
+impl ExpertProduct {
+    fn staging(self) -> Staging {
+        if self.activations == DType::F32 {
+            self.staging
+        } else {
+            Staging::Half
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self.staging() {
+            Staging::Float => "_fp32",
+            Staging::FloatWeights => "_fp32_src0",
+            Staging::FloatActivations => "_fp32_src1",
+            _ => "",
+        }
+    }
+
+    /// The pipeline's name up to the constants that it was made with.
+    fn name(self) -> String {
+        let Self {
+            weights,
+            activations,
+            ..
+        } = self;
+        format!(
+            "{BATCHED_PREFIX}id_{weights}_{activations}{}_bci=",
+            self.suffix()
+        )
+    }
+
+    /// The tiles, or the 64x32 floats of the result, which take their place.
+    fn threadgroup_bytes(self) -> usize {
+        let size = |is_float| if is_float { 4 } else { 2 };
+        let staging = self.staging();
+        let a = size(matches!(staging, Staging::Float | Staging::FloatWeights));
+        let b = size(matches!(
+            staging,
+            Staging::Float | Staging::FloatActivations
+        ));
+        (TILE_A * a + TILE_B * b).max(TILE_A * 4)
+    }
+
+    /// Whether a dispatch is this product.
+    #[must_use]
+    pub fn is(self, dispatch: &Dispatch) -> bool {
+        dispatch.pipeline.starts_with(&self.name())
+            && dispatch.threadgroup_bytes == self.threadgroup_bytes()
+    }
+}
+
+impl std::fmt::Display for ExpertProduct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.threadgroup_bytes();
+        write!(f, "{}* with {bytes} threadgroup bytes", self.name())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,5 +301,51 @@ mod tests {
         assert_eq!(accepted(product(DType::Q8_0)), [false; 3]);
         assert_eq!(accepted(Routing::MatVec), [false, false, true]);
         assert_eq!(accepted(Routing::NotFloatStaged), [false, true, true]);
+    }
+
+    #[test]
+    fn each_arm_of_the_experts_accepts_its_own_kernel_only() {
+        let arms = [
+            (Staging::Half, "", 8192),
+            (Staging::FloatWeights, "_fp32_src0", 10240),
+            (Staging::FloatActivations, "_fp32_src1", 8192),
+            (Staging::Float, "_fp32", 12288),
+        ];
+        let product = |staging| ExpertProduct {
+            weights: DType::Q4_K,
+            activations: DType::F32,
+            staging,
+        };
+        let map = dispatch("kernel_mul_mm_id_map0_ne02_8_ne20_2", 32);
+        for (staging, suffix, bytes) in arms {
+            let routing = Routing::Experts(product(staging));
+            for (other, suffix_of_other, _) in arms {
+                let name = format!("kernel_mul_mm_id_q4_K_f32{suffix_of_other}_bci=0_amax=0");
+                let verdict = routing.check(&[map.clone(), dispatch(&name, bytes)]);
+                assert_eq!(verdict.is_ok(), other == staging, "{verdict:?}");
+            }
+            let name = format!("kernel_mul_mm_id_q4_K_f32{suffix}_bci=0_amax=0");
+            assert!(routing.check(&[dispatch(&name, bytes + 1024)]).is_err());
+            assert!(
+                routing.check(std::slice::from_ref(&map)).is_err(),
+                "no product at all"
+            );
+        }
+        let plain = Routing::Batched(Product::new(DType::Q4_K, false, Staging::Half));
+        assert!(
+            plain
+                .check(&[dispatch("kernel_mul_mm_id_q4_K_f32_bci=0", 8192)])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn half_activations_are_staged_as_half() {
+        let product = ExpertProduct {
+            weights: DType::F16,
+            activations: DType::F16,
+            staging: Staging::Float,
+        };
+        assert!(product.is(&dispatch("kernel_mul_mm_id_f16_f16_bci=0_amax=0", 8192)));
     }
 }

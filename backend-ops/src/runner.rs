@@ -1,5 +1,7 @@
 //! Runs one case on one device and judges the result.
 
+mod arms;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
@@ -77,12 +79,23 @@ impl Built {
         let (graph, (inputs, output)) = Graph::build(|g| {
             let mut tensors = Vec::new();
             let mut inputs = Vec::new();
+            let mut experts = None;
             for operand in case.operands() {
-                let (tensor, input) = g.input(operand.name, operand.dtype, operand.ne)?;
-                tensors.push(tensor);
-                inputs.push(input);
+                if let Some(all) = operand.experts {
+                    let [used, tokens, ..] = operand.ne;
+                    let (ids, input) = g.expert_ids(operand.name, used, tokens, all)?;
+                    experts = Some(ids);
+                    inputs.push(input);
+                } else {
+                    let (tensor, input) = g.input(operand.name, operand.dtype, operand.ne)?;
+                    tensors.push(tensor);
+                    inputs.push(input);
+                }
             }
-            let out = case.build(g, &tensors, choices)?;
+            let out = match experts {
+                Some(ids) => case.build_with_experts(g, &tensors, ids, choices)?,
+                None => case.build(g, &tensors, choices)?,
+            };
             Ok((inputs, g.output("out", out)?))
         })?;
         Ok(Self {
@@ -115,6 +128,7 @@ pub fn run(
         hash: None,
         limit: case.max_nmse(settings.choices),
         kernels: Vec::new(),
+        arms: Vec::new(),
     };
     result.outcome =
         judge(case, target, cpu, settings, &mut result).unwrap_or_else(Outcome::Failed);
@@ -129,6 +143,10 @@ fn judge(
     settings: Settings,
     result: &mut CaseResult,
 ) -> Result<Outcome, Failure> {
+    if let Some(study) = case.study() {
+        arms::judge(case, study, target, cpu, settings, result)?;
+        return Ok(Outcome::Passed);
+    }
     let built = Built::new(case, settings.choices)?;
     if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
         let reason = refusal(case, target.device).unwrap_or_else(|| refused.reason.clone());

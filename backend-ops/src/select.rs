@@ -61,6 +61,12 @@ pub enum Error {
         /// The op.
         op: &'static str,
     },
+    /// `--staging` for cases that run in every staging.
+    #[error("--staging: the {op} cases of this set run in every staging; run without it")]
+    EveryStaging {
+        /// The op.
+        op: &'static str,
+    },
     /// `--tensor on` for a Metal device whose hardware or driver lacks it: ggml keeps to the simdgroup kernel there.
     #[error("--tensor on: {device} has no tensor API; run without the flag, or with --tensor off")]
     NoTensorApi {
@@ -159,15 +165,18 @@ pub fn devices(
     }
 }
 
-/// Refuses a staging of one operand alone where an op with a staging does not have it.
+/// Refuses a staging of one operand alone where an op with a staging does not have it, and any where a case runs in all.
 ///
 /// # Errors
-/// When a selected case has only stagings of both operands.
+/// When a selected case has only stagings of both operands, or is a study of them.
 pub fn staging_applies(staging: Option<StagingArg>, cases: &[Box<dyn Case>]) -> Result<(), Error> {
     let one_operand = matches!(
         staging,
         Some(StagingArg::FloatWeights | StagingArg::FloatActivations)
     );
+    if let (Some(_), Some(case)) = (staging, cases.iter().find(|case| case.study().is_some())) {
+        return Err(Error::EveryStaging { op: case.op() });
+    }
     let whole = cases
         .iter()
         .map(|case| case.op())

@@ -179,6 +179,7 @@ mod tests {
                 hash: None,
                 limit: 1e-7,
                 kernels: Vec::new(),
+                arms: Vec::new(),
             });
         }
         tally

@@ -1,9 +1,11 @@
-//! Does the gate discriminate? Each mutation, alone, must make it fail, and for the expected reason.
+//! Do the cases discriminate? Each mutation, alone, must make its cases fail, and for the expected reason.
 //!
-//! A mutant is the patched tree with one text changed, built as a backend library; `backend-ops --backend-lib` runs the
-//! gate on it. The control does the same with nothing changed, and must pass: otherwise a broken way of building mutants
-//! would look like a good gate.
+//! A mutant is the patched tree with one text changed, built as a backend library; `backend-ops --backend-lib` runs cases on
+//! it. The control does the same with nothing changed, and must pass: otherwise a broken way of building mutants would look
+//! like good cases. So must the unpatched kernels, whose results must be those of the default, bit for bit.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,10 +13,58 @@ use anyhow::{Context, Result, bail, ensure};
 use ggml_rs_tests::mutant::{self, Change};
 use ggml_rs_tests::{Run, backend_ops_in_order};
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+use xtask::pin::{Pin, checkout};
+
+/// What `backend-ops` runs on a mutant, and how many cases that is.
+#[derive(Clone, Copy)]
+struct Cases {
+    args: &'static [&'static str],
+    count: usize,
+}
+
+const GATE: Cases = Cases {
+    args: &["-o", "OUT_PROD", "--set", "gate"],
+    count: 37,
+};
+const GROUND_TRUTH: Cases = Cases {
+    args: &["-o", "MUL_MAT_ID", "--set", "ground-truth"],
+    count: 6,
+};
+const FLOAT_PRODUCTS: Cases = Cases {
+    args: &["-o", "MUL_MAT", "--staging", "float", "-p", "type_a=f32"],
+    count: 22,
+};
+/// MUL_MAT's and MUL_MAT_ID's ordinary cases in both kernels, with hashes of the results.
+const DEFAULT_PRODUCTS: [Cases; 2] = [
+    Cases {
+        args: &[
+            "-o",
+            "MUL_MAT,MUL_MAT_ID",
+            "--output",
+            "json",
+            "--tensor",
+            "off",
+        ],
+        count: 346,
+    },
+    Cases {
+        args: &[
+            "-o",
+            "MUL_MAT,MUL_MAT_ID",
+            "--output",
+            "json",
+            "--tensor",
+            "on",
+        ],
+        count: 346,
+    },
+];
 
 /// One change to the patched tree, and what must come of it.
 struct Mutant {
     name: &'static str,
+    cases: Cases,
     /// Relative to ggml's root.
     file: &'static str,
     /// Stands exactly once in the file.
@@ -24,19 +74,10 @@ struct Mutant {
     verdict: fn(&Run) -> Result<String>,
 }
 
-impl Mutant {
-    fn change(&self) -> Change {
-        Change {
-            file: self.file,
-            from: self.from,
-            to: self.to,
-        }
-    }
-}
-
 const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "half_staging",
+        cases: GATE,
         file: "src/ggml-metal/ggml-metal-out-prod.cpp",
         from: "return half\n",
         to: "return true\n",
@@ -44,13 +85,15 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "sb_at_4096",
-        file: "src/ggml-metal/kernels/mul_mm.metal",
-        from: "(shmem + 64*32*sizeof(S0))",
-        to: "(shmem + 4096)",
+        cases: GATE,
+        file: KERNELS,
+        from: "(shmem + 64*32*sizeof(S0)); // behind sa\n\n    constexpr",
+        to: "(shmem + 4096);\n\n    constexpr",
         verdict: |run| some_cases_fail(run, "NMSE"),
     },
     Mutant {
         name: "threadgroup_memory_8192",
+        cases: GATE,
         file: "src/ggml-metal/ggml-metal-device.cpp",
         from: "fp32 ? 64*32*sizeof(float) + 32*32*sizeof(float)",
         to: "fp32 ? 8192",
@@ -58,6 +101,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "view_on_dst_buffer",
+        cases: GATE,
         file: "src/ggml-metal/ggml-metal-out-prod.cpp",
         from: "id_a(k > 0 ? buffer_id(op->src[0])",
         to: "id_a(k > 0 ? ggml_metal_buffer_get_id((ggml_metal_buffer_t) op->buffer->context, op->src[0])",
@@ -65,10 +109,53 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "short_scratch",
+        cases: GATE,
         file: "src/ggml-metal/ggml-metal-out-prod.cpp",
         from: "res.sum_offs + sizeof(float)*m*n*op->ne[2];",
         to: "res.sum_offs;",
         verdict: |run| some_cases_fail(run, "sentinel"),
+    },
+    Mutant {
+        name: "experts_sb_at_4096",
+        cases: GROUND_TRUTH,
+        file: KERNELS,
+        from: "(shmem + 64*32*sizeof(S0)); // behind sa\n\n#ifdef",
+        to: "(shmem + 4096);\n\n#ifdef",
+        verdict: |run| some_cases_fail(run, "float weights: "),
+    },
+    Mutant {
+        name: "experts_threadgroup_memory_8192",
+        cases: GROUND_TRUTH,
+        file: "src/ggml-metal/ggml-metal-device.cpp",
+        from: "res.smem = std::max(smem_a + smem_b, 64*32*sizeof(float));",
+        to: "res.smem = 64*32*sizeof(float);",
+        verdict: |run| some_cases_fail(run, "8192"),
+    },
+    // The both-float kernel stages activations as half: name and threadgroup memory are right, only its error is not.
+    Mutant {
+        name: "experts_half_activations",
+        cases: GROUND_TRUTH,
+        file: KERNELS,
+        from: "simdgroup_float8x8, float, float2x4, simdgroup_float8x8, block, nl, dequantize, t, t##4x4, float, float2x4>; \\\ntemplate [[host_name(\"kernel_mul_mm_id_\" name \"_f32_fp32_src0",
+        to: "simdgroup_float8x8, half, half2x4, simdgroup_half8x8, block, nl, dequantize, t, t##4x4, float, float2x4>; \\\ntemplate [[host_name(\"kernel_mul_mm_id_\" name \"_f32_fp32_src0",
+        verdict: |run| some_cases_fail(run, "times, less than 2.2"),
+    },
+    // One operand in half, where the op asks for float: names and threadgroup memory are right, only the error is not.
+    Mutant {
+        name: "half_weights",
+        cases: FLOAT_PRODUCTS,
+        file: KERNELS,
+        from: "<float, float4x4, simdgroup_float8x8, float, float2x4, simdgroup_float8x8, float4x4, 1, dequantize_f32",
+        to: "<half, half4x4, simdgroup_half8x8, float, float2x4, simdgroup_float8x8, float4x4, 1, dequantize_f32",
+        verdict: |run| some_cases_fail(run, "NMSE"),
+    },
+    Mutant {
+        name: "half_activations",
+        cases: FLOAT_PRODUCTS,
+        file: KERNELS,
+        from: "<float, float4x4, simdgroup_float8x8, float, float2x4, simdgroup_float8x8, float4x4, 1, dequantize_f32",
+        to: "<float, float4x4, simdgroup_float8x8, half, half2x4, simdgroup_half8x8, float4x4, 1, dequantize_f32",
+        verdict: |run| some_cases_fail(run, "NMSE"),
     },
 ];
 
@@ -76,21 +163,60 @@ const MUTANTS: &[Mutant] = &[
 /// nothing shows.
 const WITHOUT_BARRIER: Mutant = Mutant {
     name: "product_without_barrier",
+    cases: GATE,
     file: "src/ggml-metal/ggml-metal-out-prod.cpp",
     from: "            barrier();\n\n            multiply(",
     to: "            multiply(",
     verdict: |run| some_cases_fail(run, "NaN"),
 };
 
+impl Mutant {
+    fn run(&self, order: &str) -> Result<Run> {
+        let change = Change {
+            file: self.file,
+            from: self.from,
+            to: self.to,
+        };
+        run_cases(self.name, &[change], self.cases, order)
+    }
+}
+
+/// The file with the batched products' kernels.
+const KERNELS: &str = "src/ggml-metal/kernels/mul_mm.metal";
+
+/// All that the series changes in the batched products' kernels, undone.
+fn unpatched_kernels() -> Result<Change> {
+    let patched = Path::new(env!("GGML_ROOT")).join("ggml").join(KERNELS);
+    let pristine = Pin::resolve(&checkout().join("vendor"))?.dir.join(KERNELS);
+    let text = |path: &Path| -> Result<&'static str> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        // Once a process, and a change's texts are constants otherwise.
+        Ok(text.leak())
+    };
+    Ok(Change {
+        file: KERNELS,
+        from: text(&patched)?,
+        to: text(&pristine)?,
+    })
+}
+
 fn all_cases_fail(run: &Run, reason: &str, or: &str) -> Result<String> {
     let failures = run.failures();
-    ensure!(run.tally() == Some((0, 37)), "expected 0/37");
+    ensure!(
+        run.tally().is_some_and(|(passed, _)| passed == 0),
+        "a case passed"
+    );
     match failures
         .iter()
         .find(|(_, why)| !why.contains(reason) && !why.contains(or))
     {
         Some((case, why)) => bail!("another reason than {reason:?}: {case}): {why}"),
-        None => Ok(format!("37 of 37 cases, the first: {}", failures[0].1)),
+        None => Ok(format!(
+            "all {} cases, the first: {}",
+            failures.len(),
+            failures[0].1
+        )),
     }
 }
 
@@ -98,41 +224,29 @@ fn some_cases_fail(run: &Run, reason: &str) -> Result<String> {
     let failures = run.failures();
     match failures.iter().find(|(_, why)| why.contains(reason)) {
         Some((case, why)) => Ok(format!(
-            "{} of 37 cases, among them {case}): {why}",
+            "{} cases, among them {case}): {why}",
             failures.len()
         )),
         None => bail!("no case failed with {reason:?}"),
     }
 }
 
-/// Builds the backend library of a mutant (or of the control) and runs the gate on it.
-fn run_gate(mutant: Option<&Mutant>, order: &str) -> Result<Run> {
+/// Builds the backend library with these changes, none for the control, and runs cases on it.
+fn run_cases(name: &str, changes: &[Change], cases: Cases, order: &str) -> Result<Run> {
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
-    let name = mutant.map_or("control", |mutant| mutant.name);
-    let changes = mutant.map(Mutant::change);
-    let library = mutant::build(&work, name, changes.as_slice())?;
+    let library = mutant::build(&work, name, changes)?;
     let library = library
         .to_str()
         .context("the target folder's path is not UTF-8")?;
-    let args = [
-        "test",
-        "-o",
-        "OUT_PROD",
-        "--set",
-        "gate",
-        "-b",
-        "MTL0",
-        "--backend-lib",
-        library,
-    ];
+    let fixed = ["test", "-b", "MTL0", "--backend-lib", library];
+    let args = [&fixed, cases.args].concat();
     let exe = env!("CARGO_BIN_EXE_backend-ops-under-test");
     backend_ops_in_order(exe, &args, order)
 }
 
-fn survives(mutant: Option<&Mutant>, order: &str) -> Result<()> {
-    let run = run_gate(mutant, order)?;
+fn passes(run: &Run, cases: Cases, order: &str) -> Result<()> {
     ensure!(
-        run.tally() == Some((37, 37)) && run.status.success(),
+        run.tally() == Some((cases.count, cases.count)) && run.status.success(),
         "must pass in {order} order:\n{}",
         run.transcript()
     );
@@ -141,22 +255,58 @@ fn survives(mutant: Option<&Mutant>, order: &str) -> Result<()> {
 
 fn control() -> Result<String> {
     for order in ["ascending", "reversed", "random"] {
-        survives(None, order)?;
+        for cases in [GATE, GROUND_TRUTH, FLOAT_PRODUCTS] {
+            passes(&run_cases("control", &[], cases, order)?, cases, order)?;
+        }
     }
-    Ok("survives in every order, as it must: 37/37".into())
+    Ok("survives in every order, as it must".into())
+}
+
+/// The bits of results, by case.
+fn hashes(name: &str, changes: &[Change], cases: Cases) -> Result<BTreeMap<String, String>> {
+    let run = run_cases(name, changes, cases, "ascending")?;
+    ensure!(run.status.success(), "{}", run.transcript());
+    let mut hashes = BTreeMap::new();
+    for line in run.stdout.lines() {
+        let row: Value = serde_json::from_str(line)?;
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        // A case that the device refuses has no result.
+        if !text("result_hash").is_empty() {
+            let case = format!("{}({})", text("op_name"), text("op_params"));
+            hashes.insert(case, text("result_hash"));
+        }
+    }
+    Ok(hashes)
+}
+
+/// Float staging is an offer: whoever does not ask for it gets upstream's bits.
+fn the_default_has_upstreams_bits() -> Result<String> {
+    let unpatched = unpatched_kernels()?;
+    let mut compared = 0;
+    for cases in DEFAULT_PRODUCTS {
+        let ours = hashes("control", &[], cases)?;
+        let upstreams = hashes("unpatched", std::slice::from_ref(&unpatched), cases)?;
+        ensure!(ours.len() == cases.count, "{} cases", ours.len());
+        let differs = ours
+            .iter()
+            .find(|(case, hash)| upstreams.get(*case) != Some(hash));
+        ensure!(differs.is_none(), "{:?}: {differs:?}", cases.args);
+        compared += ours.len();
+    }
+    Ok(format!("{compared} results, equal bits"))
 }
 
 /// What only the order of dispatches shows.
 fn kill_by_order(mutant: &Mutant) -> Result<String> {
-    survives(Some(mutant), "ascending")?;
+    passes(&mutant.run("ascending")?, mutant.cases, "ascending")?;
     Ok(format!("{} in reversed order", kill(mutant, "reversed")?))
 }
 
 fn kill(mutant: &Mutant, order: &str) -> Result<String> {
-    let run = run_gate(Some(mutant), order)?;
+    let run = mutant.run(order)?;
     ensure!(
         !run.status.success(),
-        "the gate passed:\n{}",
+        "its cases passed:\n{}",
         run.transcript()
     );
     let why = match run.unfinished_case() {
@@ -183,6 +333,10 @@ fn main() -> ExitCode {
         .split(',')
         .any(|backend| backend == "metal-sim");
     let trials = std::iter::once(trial("control", control))
+        .chain(std::iter::once(trial(
+            "the_default_has_upstreams_bits",
+            the_default_has_upstreams_bits,
+        )))
         .chain(
             MUTANTS
                 .iter()

@@ -17,6 +17,7 @@ const SUBSETS: &[(&str, &str)] = &[
     ("ADD", ""),
     ("CONT,CPY", ""),
     ("MUL_MAT", "type_a=(f32|f16|bf16|q4_0|q4_K|iq4_xs),"),
+    ("MUL_MAT_ID", ""),
     ("OUT_PROD", "type_a=(f32|q4_K),"),
 ];
 

@@ -3,19 +3,22 @@
 mod add;
 mod copy;
 mod mul_mat;
+mod mul_mat_id;
 mod out_prod;
 
 use std::fmt;
 
-use ggml_rs::{Builder, Route, Staging, Tensor};
+use ggml_rs::{Builder, ExpertIds, Route, Staging, Tensor};
 
 pub use add::Add;
 pub use copy::{Cont, Cpy};
 pub use mul_mat::MulMat;
+pub use mul_mat_id::MulMatId;
 pub use out_prod::OutProd;
 
 use crate::data::{Operand, OperandData};
 use crate::routing::Routing;
+use crate::study::Study;
 
 /// What a run asks of the ops that have a choice. Without a value they run as every other caller has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,20 @@ pub trait Case: Send + Sync {
         choices: Choices,
     ) -> ggml_rs::Result<Tensor<'g>>;
 
+    /// [`Case::build`] for a case whose last operand is [`Operand::expert_ids`], which is no tensor to compute with.
+    ///
+    /// # Errors
+    /// When ggml-rs refuses the operands.
+    fn build_with_experts<'g>(
+        &self,
+        graph: Builder<'g>,
+        operands: &[Tensor<'g>],
+        _ids: ExpertIds<'g>,
+        choices: Choices,
+    ) -> ggml_rs::Result<Tensor<'g>> {
+        self.build(graph, operands, choices)
+    }
+
     /// The result in f64, from the operands' values.
     ///
     /// # Errors
@@ -68,6 +85,11 @@ pub trait Case: Send + Sync {
 
     /// What a Metal device must dispatch for this case; `None` asserts nothing.
     fn routing(&self, _tensor_api: bool, _choices: Choices) -> Option<Routing> {
+        None
+    }
+
+    /// For a case that runs in every staging: what they are held to.
+    fn study(&self) -> Option<Study> {
         None
     }
 
@@ -110,6 +132,8 @@ pub enum Set {
     Gate,
     /// OUT_PROD with operands beyond half's range, on either side.
     Range,
+    /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
+    GroundTruth,
 }
 
 impl Set {
@@ -119,11 +143,13 @@ impl Set {
         match self {
             Self::Gate => boxed(out_prod::gate()).collect(),
             Self::Range => boxed(out_prod::range()).collect(),
+            Self::GroundTruth => boxed(mul_mat_id::ground_truth()).collect(),
             Self::Upstream => boxed(copy::cpy_cases())
                 .chain(boxed(copy::cont_cases()))
                 .chain(boxed(add::cases()))
                 .chain(boxed(mul_mat::cases()))
                 .chain(boxed(mul_mat::ours()))
+                .chain(boxed(mul_mat_id::cases()))
                 .chain(boxed(out_prod::upstream()))
                 .chain(boxed(out_prod::ours()))
                 .collect(),
@@ -143,6 +169,7 @@ impl fmt::Display for Set {
             Self::Upstream => "upstream",
             Self::Gate => "gate",
             Self::Range => "range",
+            Self::GroundTruth => "ground-truth",
         })
     }
 }
@@ -169,7 +196,7 @@ mod tests {
         };
         assert_eq!(
             ops(Set::Upstream),
-            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "OUT_PROD"])
+            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "MUL_MAT_ID", "OUT_PROD"])
         );
         assert_eq!(ops(Set::Gate), BTreeSet::from(["OUT_PROD"]));
         assert!(Set::Gate.requires_support() && !Set::Upstream.requires_support());

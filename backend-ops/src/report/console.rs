@@ -6,7 +6,7 @@ use console::Style;
 use ggml_rs::Staging;
 use ggml_rs::trace::Dispatch;
 
-use super::{DeviceInfo, Header, Report};
+use super::{DeviceInfo, Header, Report, arms};
 use crate::outcome::{CaseResult, Outcome, Tally, Worst};
 
 const MIB: usize = 1024 * 1024;
@@ -213,6 +213,9 @@ impl<W: Write> Report for ConsoleReport<W> {
             Outcome::Unsupported(reason) => {
                 writeln!(self.out, "not supported [{}] {reason}", device.name)?
             }
+        }
+        for line in arms::lines(&result.arms) {
+            writeln!(self.out, "      {line}")?;
         }
         if self.look.kernels && !matches!(result.outcome, Outcome::Unsupported(_)) {
             self.list_kernels(&result.kernels)?;

@@ -1,5 +1,6 @@
 //! What a run prints: for people, and in upstream's machine-readable formats.
 
+mod arms;
 mod console;
 mod rows;
 
@@ -142,6 +143,7 @@ mod samples {
             hash: None,
             limit: 1e-7,
             kernels: Vec::new(),
+            arms: Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceInfo, Header, Report};
 use crate::outcome::{CaseResult, Outcome};
+use crate::study::{Arm, MAX_ABS};
 
 /// A result as upstream's table `test_backend_ops` holds it: its 16 fields in its order.
 ///
@@ -23,7 +24,7 @@ pub struct Row {
     pub op_name: String,
     /// The parameters of the case string.
     pub op_params: String,
-    /// `test`.
+    /// `test`; ours: `arm` for one arm of a study.
     pub test_mode: &'static str,
     /// Whether the device supports the case.
     pub supported: bool,
@@ -77,6 +78,36 @@ impl Row {
             backend_reg_name: device.registry.clone(),
             result_hash: result.hash.map(|hash| format!("{hash:016x}")),
             ..Self::default()
+        }
+    }
+
+    /// The row of one arm of a study, which follows that of its case. Upstream's fields have no place for its numbers, so they
+    /// stand behind the parameters.
+    #[must_use]
+    pub fn of_arm(case: &Self, arm: &Arm) -> Self {
+        let threadgroup = arm.kernel.as_ref().map_or_else(String::new, |kernel| {
+            format!(",threadgroup_bytes={}", kernel.threadgroup_bytes)
+        });
+        let passed = arm.is_within_bound();
+        let error_message = if passed {
+            String::new()
+        } else {
+            format!("max_abs above {MAX_ABS:e}")
+        };
+        Self {
+            op_params: format!(
+                "{},arm={},rms={:.3e},max_abs={:.3e}{threadgroup}",
+                case.op_params,
+                arm.path.name().replace(' ', "_"),
+                arm.rms,
+                arm.max_abs
+            ),
+            test_mode: "arm",
+            supported: true,
+            passed,
+            error_message,
+            result_hash: Some(format!("{:016x}", arm.hash)),
+            ..case.clone()
         }
     }
 
@@ -210,20 +241,22 @@ impl<W: Write> Report for RowReport<W> {
     }
 
     fn end_case(&mut self, device: &DeviceInfo, result: &CaseResult) -> io::Result<()> {
-        self.write_row(&Row::new(
-            &self.build_hash,
-            device,
-            result,
-            SystemTime::now(),
-        ))?;
+        let row = Row::new(&self.build_hash, device, result, SystemTime::now());
+        self.write_row(&row)?;
+        for arm in &result.arms {
+            self.write_row(&Row::of_arm(&row, arm))?;
+        }
         self.out.flush()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ggml_rs::Staging;
+
     use super::*;
     use crate::report::samples;
+    use crate::study::Path;
 
     fn printed(format: RowFormat, outcome: Outcome) -> String {
         let mut out = Vec::new();
@@ -276,6 +309,38 @@ mod tests {
         assert_eq!(row.as_object().map(serde_json::Map::len), Some(17));
         assert_eq!(row["passed"], true);
         assert_eq!(row["build_commit"], "abc");
+    }
+
+    #[test]
+    fn arms_follow_their_case_with_its_parameters() {
+        let arm = |path, max_abs| Arm {
+            path,
+            rms: 4.13e-4,
+            max_abs,
+            kernel: None,
+            hash: 1,
+        };
+        let result = CaseResult {
+            arms: vec![
+                arm(Path::Staged(Staging::FloatWeights), 6e-3),
+                arm(Path::CpuBackend, 6e-2),
+            ],
+            ..samples::result(Outcome::Passed)
+        };
+        let mut out = Vec::new();
+        let mut report = RowReport::new(&mut out, RowFormat::Csv);
+        report
+            .end_case(&samples::device(), &result)
+            .expect("writing to memory");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            lines[1],
+            "\"MTL0\",\"ADD\",\"m=1,arm=float_weights,rms=4.130e-4,max_abs=6.000e-3\",\"arm\",\"1\",\"max_abs above 5e-3\",\"MTL\""
+        );
+        // Exempt from the bound.
+        assert!(lines[2].contains("arm=CPU_backend") && lines[2].contains("\"1\",\"\","));
     }
 
     #[test]

@@ -125,6 +125,61 @@ pub fn mul_mat(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
     Ok(product(a.transposed(), b.transposed()))
 }
 
+/// MUL_MAT_ID: `out[i, e, t] = sum over l of a[l, i, id] * b[l, e % r, t]`, where `id` is the expert `ids[t * used + e]`.
+///
+/// `a` is [k, m, experts, 1], `b` is [k, r, tokens, 1], and `ids` names the used experts of one token after the other, as
+/// many for each, a multiple of r. The result is [m, used, tokens, 1], contiguous.
+///
+/// ```
+/// use ggml_rs::check::reference::{Values, mul_mat_id};
+/// // Two experts of one row each; the token uses the second, then the first.
+/// let a = Values::contiguous(&[1.0, 2.0, 10.0, 20.0], [2, 1, 2, 1])?;
+/// let b = Values::contiguous(&[3.0, 4.0], [2, 1, 1, 1])?;
+/// assert_eq!(mul_mat_id(a, b, &[1, 0])?, [110.0, 11.0]);
+/// # Ok::<(), ggml_rs::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Param`] for an id that is not below the number of experts.
+#[track_caller]
+pub fn mul_mat_id(a: Values<'_>, b: Values<'_>, ids: &[i32]) -> Result<Vec<f64>> {
+    const CALL: &str = "reference::mul_mat_id";
+    let (ma, mb) = (a.ne, b.ne);
+    let [_, r, tokens, _] = mb;
+    let used = ids.len() / tokens;
+    let whole = ids.len().is_multiple_of(tokens) && used.is_multiple_of(r);
+    if ma[0] != mb[0] || ma[3] != 1 || mb[3] != 1 || !whole {
+        let detail = format!(
+            "a {ma:?}, b {mb:?} and {} ids: ne[0] must agree, ne[3] be 1, and the ids of each token a multiple of ne[1] of b",
+            ids.len()
+        );
+        return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+    }
+    let mut out = Vec::with_capacity(ma[1] * ids.len());
+    for (place, &id) in ids.iter().enumerate() {
+        let expert = usize::try_from(id).ok().filter(|&expert| expert < ma[2]);
+        let Some(expert) = expert else {
+            let detail = format!("id {place} names expert {id} of {}", ma[2]);
+            return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
+        };
+        let (token, slot) = (place / used, place % used);
+        let from = b.row(slot % r, token, 0);
+        out.extend((0..ma[1]).map(|i| dot(a, a.row(i, expert, 0), b, from)));
+    }
+    Ok(out)
+}
+
+/// The product of two rows of one length, which begin at `from_a` and `from_b`.
+fn dot(a: Values<'_>, from_a: usize, b: Values<'_>, from_b: usize) -> f64 {
+    (0..a.ne[0])
+        .map(|l| {
+            let left = a.data[from_a + l * a.stride[0]];
+            let right = b.data[from_b + l * b.stride[0]];
+            f64::from(left) * f64::from(right)
+        })
+        .sum()
+}
+
 /// Output columns that one pass over k computes: each row of `a` is loaded once for all of them.
 const COLUMNS: usize = 4;
 /// Output rows that one pass computes: `ROWS * COLUMNS` sums stay in the first-level cache.
@@ -254,6 +309,66 @@ mod tests {
         let a = Values::contiguous(&[1.0, 2.0, 3.0, 4.0], [2, 2, 1, 1]).unwrap();
         let b = Values::contiguous(&[5.0, 6.0], [2, 1, 1, 1]).unwrap();
         assert_eq!(mul_mat(a, b).unwrap(), [17.0, 39.0]);
+    }
+
+    #[test]
+    fn mul_mat_id_agrees_with_the_definition() {
+        for ([k, m, experts], [r, used, tokens]) in [
+            ([1, 1, 1], [1, 1, 1]),
+            ([7, 5, 4], [1, 3, 6]),
+            ([7, 5, 4], [3, 3, 6]),
+            ([4, 3, 9], [2, 4, 5]),
+        ] {
+            let (left, right) = (integers(k * m * experts, 1), integers(k * r * tokens, 2));
+            let ids: Vec<i32> = (0..used * tokens)
+                .map(|i| ((i * 5 + i / used) % experts) as i32)
+                .collect();
+            let mut expected = Vec::new();
+            for t in 0..tokens {
+                for e in 0..used {
+                    let expert = ids[t * used + e] as usize;
+                    for i in 0..m {
+                        let mut sum = 0.0;
+                        for l in 0..k {
+                            sum += f64::from(left[(expert * m + i) * k + l])
+                                * f64::from(right[(t * r + e % r) * k + l]);
+                        }
+                        expected.push(sum);
+                    }
+                }
+            }
+            let a = Values::contiguous(&left, [k, m, experts, 1]).unwrap();
+            let b = Values::contiguous(&right, [k, r, tokens, 1]).unwrap();
+            assert_eq!(mul_mat_id(a, b, &ids).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn mul_mat_id_refuses_what_does_not_fit() {
+        let data = [1.0; 24];
+        let values = |ne| Values::contiguous(&data, ne).unwrap();
+        let (a, b) = (values([2, 3, 4, 1]), values([2, 2, 3, 1]));
+        assert_eq!(
+            mul_mat_id(a, b, &[0, 1, 2, 3, 0, 1]).unwrap().len(),
+            3 * 2 * 3
+        );
+        for (a, b, ids) in [
+            (values([3, 2, 4, 1]), b, &[0; 6][..]),
+            (values([2, 3, 2, 2]), b, &[0; 6]),
+            (a, values([2, 2, 3, 2]), &[0; 6]),
+            (a, b, &[0; 5]),
+            (a, b, &[0; 3]),
+        ] {
+            let refused = mul_mat_id(a, b, ids);
+            assert!(matches!(refused, Err(Error::Shape(_))), "{refused:?}");
+        }
+        for id in [-1, 4] {
+            let refused = mul_mat_id(a, b, &[0, 1, 2, id, 0, 1]).unwrap_err();
+            assert!(
+                matches!(refused, Error::Param(_)) && refused.to_string().contains("id 3"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 #include <mutex>
 #include <set>
-#include <utility>
+#include <tuple>
 
 namespace {
 
@@ -46,10 +46,10 @@ public:
     }
 
 private:
-    using kernel = std::pair<ggml_metal_library_t, std::pair<ggml_op, ggml_type>>;
+    using kernel = std::tuple<ggml_metal_library_t, ggml_op, ggml_type, ggml_staging>;
 
     static kernel key(ggml_metal_library_t lib, const ggml_tensor * op) {
-        return { lib, { op->op, op->src[0]->type } };
+        return { lib, op->op, op->src[0]->type, ggml_metal_mul_mat_staging(op) };
     }
 
     std::mutex       lock;
