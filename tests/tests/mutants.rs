@@ -46,7 +46,7 @@ const DEFAULT_PRODUCTS: [Cases; 2] = [
             "--tensor",
             "off",
         ],
-        count: 346,
+        count: 322,
     },
     Cases {
         args: &[
@@ -57,7 +57,7 @@ const DEFAULT_PRODUCTS: [Cases; 2] = [
             "--tensor",
             "on",
         ],
-        count: 346,
+        count: 322,
     },
 ];
 

@@ -180,13 +180,20 @@ pub fn cases() -> Vec<MulMat> {
 #[must_use]
 pub fn ours() -> Vec<MulMat> {
     const ROWS: [usize; 8] = [1, 4, 8, 12, 31, 32, 33, 64];
+    /// Types that take a second and more per case to quantize: one mat-vec and one batched product each.
+    const SLOW: [DType; 4] = [DType::IQ1_M, DType::IQ1_S, DType::IQ2_S, DType::IQ2_XS];
+    const FEW_ROWS: [usize; 2] = [8, 33];
     let takes = |dtype: &DType| {
         matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || dtype.dequantizes()
     };
     let mut cases: Vec<_> = DType::ALL
         .into_iter()
         .filter(takes)
-        .flat_map(|type_a| ROWS.map(|n| MulMat::new(type_a, [65, n, 256])))
+        .flat_map(|type_a| {
+            let slow = SLOW.contains(&type_a);
+            let rows = if slow { &FEW_ROWS[..] } else { &ROWS };
+            rows.iter().map(move |&n| MulMat::new(type_a, [65, n, 256]))
+        })
         .collect();
     for type_a in [DType::F32, DType::F16, DType::BF16] {
         for (m, n, k) in [(64, 32, 4096), (130, 65, 1024), (64, 64, 100), (3, 40, 33)] {
