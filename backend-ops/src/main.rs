@@ -55,6 +55,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     }
     .select()?;
     select::staging_applies(cli.staging, &cases)?;
+    select::route_applies(cli.route, &cases)?;
     create_devices(cli)?;
     if cli.list_ops {
         coverage::list_ops(&mut io::stdout().lock())?;

@@ -10,6 +10,9 @@ use ggml_rs::{DType, Staging};
 /// What every batched product is named after, and what float staging adds to the name.
 const BATCHED_PREFIX: &str = "kernel_mul_mm_";
 const FLOAT_SUFFIX: &str = "_fp32";
+/// What the mat-vec kernels are named after, and what all products are.
+const MAT_VEC_PREFIX: &str = "kernel_mul_mv";
+const PRODUCT_PREFIX: &str = "kernel_mul_m";
 
 /// Elements of the tiles of `a` and `b`, as all batched kernels cut them.
 const TILE_A: usize = 64 * 32;
@@ -22,9 +25,9 @@ pub enum Routing {
     Batched(Product),
     /// This batched product with the matrices of experts, and no other one.
     Experts(ExpertProduct),
-    /// Products of a matrix and a vector: no batched product.
+    /// Mat-vec kernels: no batched product.
     MatVec,
-    /// Anything but a float-staged product.
+    /// Any product but a float-staged one.
     NotFloatStaged,
 }
 
@@ -47,16 +50,25 @@ impl Routing {
         };
         let found = match wrong {
             Some(other) => format!("{} with {} bytes", other.pipeline, other.threadgroup_bytes),
-            None if self.is_batched() && batched().all(sorts_experts) => {
-                format!("no {BATCHED_PREFIX}* among {} dispatches", dispatches.len())
+            None => {
+                let prefix = self.prefix();
+                let is_product = |d: &Dispatch| d.pipeline.starts_with(prefix) && !sorts_experts(d);
+                if dispatches.iter().any(is_product) {
+                    return Ok(());
+                }
+                format!("no {prefix}* among {} dispatches", dispatches.len())
             }
-            None => return Ok(()),
         };
         Err(format!("expected {self}, dispatched {found}"))
     }
 
-    fn is_batched(self) -> bool {
-        matches!(self, Self::Batched(_) | Self::Experts(_))
+    /// What one dispatch at least must begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Batched(_) | Self::Experts(_) => BATCHED_PREFIX,
+            Self::MatVec => MAT_VEC_PREFIX,
+            Self::NotFloatStaged => PRODUCT_PREFIX,
+        }
     }
 }
 
@@ -74,8 +86,8 @@ impl std::fmt::Display for Routing {
         match self {
             Self::Batched(product) => product.fmt(f),
             Self::Experts(product) => product.fmt(f),
-            Self::MatVec => f.write_str("products of a matrix and a vector"),
-            Self::NotFloatStaged => f.write_str("no float-staged product"),
+            Self::MatVec => f.write_str("mat-vec kernels"),
+            Self::NotFloatStaged => f.write_str("a product that is not float-staged"),
         }
     }
 }
@@ -301,6 +313,11 @@ mod tests {
         assert_eq!(accepted(product(DType::Q8_0)), [false; 3]);
         assert_eq!(accepted(Routing::MatVec), [false, false, true]);
         assert_eq!(accepted(Routing::NotFloatStaged), [false, true, true]);
+        for nothing in [Routing::MatVec, Routing::NotFloatStaged] {
+            assert!(
+                nothing.check(&[]).is_err() && nothing.check(&[dispatch("kernel_cpy", 0)]).is_err()
+            );
+        }
     }
 
     #[test]

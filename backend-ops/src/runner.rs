@@ -262,12 +262,16 @@ fn check_routing(
     }
 }
 
-/// What it is about the case that the device refuses: what the first variant leaves out that the device takes.
+/// What it is about the case that the device refuses: what the first variant leaves out that the device takes. `None` where it
+/// takes the case itself, and refuses what is asked of it.
 fn refusal(case: &dyn Case, device: Device) -> Option<String> {
     let takes = |case: &dyn Case| {
         Built::new(case, Choices::default())
             .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
     };
+    if takes(case) {
+        return None;
+    }
     let mut relaxations = case.relaxations().into_iter();
     let taken = relaxations.find(|relaxation| takes(&*relaxation.case))?;
     Some(taken.without)

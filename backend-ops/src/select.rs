@@ -6,7 +6,7 @@ use ggml_rs::{Device, DeviceKind};
 use regex::Regex;
 
 use crate::cases::{Case, Set};
-use crate::cli::StagingArg;
+use crate::cli::{RouteArg, StagingArg};
 use crate::filter::OpFilter;
 
 /// A request that cannot be met. Each message is one line that says what exists.
@@ -53,6 +53,12 @@ pub enum Error {
         /// Why there is no simulated one, if it could have been that.
         reason: Option<&'static str>,
     },
+    /// `--route` where nothing has one.
+    #[error("--route: no selected case has a route; it is for -o MUL_MAT")]
+    NoRoute,
+    /// `--staging` where nothing has one.
+    #[error("--staging: no selected case has a staging; it is for -o OUT_PROD,MUL_MAT,MUL_MAT_ID")]
+    NoProduct,
     /// `--staging` of one operand alone for an op that has both or none.
     #[error(
         "--staging: {op} stages both operands as float or half; one alone is for -o MUL_MAT_ID"
@@ -165,11 +171,27 @@ pub fn devices(
     }
 }
 
-/// Refuses a staging of one operand alone where an op with a staging does not have it, and any where a case runs in all.
+/// Refuses a route that no selected case takes.
 ///
 /// # Errors
-/// When a selected case has only stagings of both operands, or is a study of them.
+/// When no selected case is an ordinary MUL_MAT.
+pub fn route_applies(route: Option<RouteArg>, cases: &[Box<dyn Case>]) -> Result<(), Error> {
+    if route.is_some() && !cases.iter().any(|case| case.op() == "MUL_MAT") {
+        return Err(Error::NoRoute);
+    }
+    Ok(())
+}
+
+/// Refuses a staging that no selected case has, one of one operand alone where an op with a staging does not have it, and any
+/// where a case runs in all.
+///
+/// # Errors
+/// When no selected case is a product, one has only stagings of both operands, or one is a study of them.
 pub fn staging_applies(staging: Option<StagingArg>, cases: &[Box<dyn Case>]) -> Result<(), Error> {
+    let is_product = |op| matches!(op, "MUL_MAT" | "MUL_MAT_ID" | "OUT_PROD");
+    if staging.is_some() && !cases.iter().any(|case| is_product(case.op())) {
+        return Err(Error::NoProduct);
+    }
     let one_operand = matches!(
         staging,
         Some(StagingArg::FloatWeights | StagingArg::FloatActivations)

@@ -102,11 +102,11 @@ impl Study {
             ));
         }
         let [half, weights, activations, float] = self.by_staging(arms)?;
+        gains(half, float)?;
         if self.weights == DType::F16 {
             same_bits(half, weights)?;
             same_bits(activations, float)
         } else {
-            gains(half, float)?;
             between(float, weights, half)?;
             between(float, activations, half)
         }

@@ -92,6 +92,19 @@ impl Layout {
         true
     }
 
+    /// Contiguous by every stride, those of dimensions of 1 included: what a kernel needs that steps by a stride and not by
+    /// a dimension.
+    pub fn is_packed(&self) -> bool {
+        let mut next = self.dtype.block_bytes();
+        let mut len = self.ne[0] / self.dtype.block_len();
+        self.nb[0] == next
+            && (1..4).all(|i| {
+                next *= len;
+                len = self.ne[i];
+                self.nb[i] == next
+            })
+    }
+
     /// Blocks of a row lie one after the other, by stride alone. Stricter than `ggml_is_contiguous_rows`,
     /// which lets rows of one block pass with any stride while the kernels assert on the stride.
     pub fn has_packed_rows(&self) -> bool {

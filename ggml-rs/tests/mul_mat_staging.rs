@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Operand, Random};
+use common::Operand;
 use ggml_rs::DType::{self, BF16, F16, F32, Q4_K, Q8_0};
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::check::{Comparison, compare};
@@ -125,84 +125,9 @@ fn float_weights_with_f16_activations_are_refused_unless_they_are_f16() {
     assert!(product(F16).unwrap() < 1e-12);
 }
 
-/// The experts of largest logit, per row of logits.
-fn top(logits: &[f32], experts: usize, used: usize) -> Vec<Vec<usize>> {
-    let pick = |row: &[f32]| {
-        let mut order: Vec<usize> = (0..experts).collect();
-        order.sort_by(|&i, &j| row[j].total_cmp(&row[i]));
-        order.truncate(used);
-        order.sort_unstable();
-        order
-    };
-    logits.chunks(experts).map(pick).collect()
-}
-
-fn changed(selections: &[Vec<usize>], others: &[Vec<usize>]) -> usize {
-    selections
-        .iter()
-        .zip(others)
-        .filter(|(s, o)| s != o)
-        .count()
-}
-
-/// Roughly normal values of rms 1.
-fn normal(dims: &[usize], seed: u64, scale: f32) -> Operand {
-    let mut operand = Operand::new(F32, dims, 0);
-    let mut random = Random::new(seed);
-    for value in &mut operand.values {
-        // Twelve uniform values: variance 1.
-        *value = ((0..12).map(|_| random.unit()).sum::<f32>() - 6.0) * scale;
-    }
-    operand
-}
-
-/// A mixture's router: batched and float-staged it selects the experts that one mat-vec per token selects.
 #[test]
 fn the_batched_router_selects_what_mat_vec_selects() {
-    const K: usize = 4096;
-    const EXPERTS: usize = 128;
-    const USED: usize = 8;
-    const TOKENS: usize = 512;
-    let weights = normal(&[K, EXPERTS], 11, 1.0 / (K as f32).sqrt());
-    let tokens = normal(&[K, TOKENS], 12, 1.0);
-
-    let route = |staging, route| {
-        mul_mat(&weights, &tokens, |y| {
-            y.set_staging(staging)?.set_route(route)
-        })
-        .unwrap()
-    };
-    let (vector, by_vector) = route(Staging::Float, Route::MatVec);
-    let (float, by_float) = route(Staging::Float, Route::Auto);
-    let (half, by_half) = route(Staging::Half, Route::Auto);
-    for (pipelines, name) in [
-        (by_vector, "kernel_mul_mv_f32_f32"),
-        (by_float, "kernel_mul_mm_f32_f32_fp32"),
-        (by_half, "kernel_mul_mm_f32_f32_bci"),
-    ] {
-        assert!(
-            pipelines.iter().all(|p| p.starts_with(name)),
-            "{pipelines:?}"
-        );
-    }
-
-    let selected = top(&vector, EXPERTS, USED);
-    let (by_float, by_half) = (
-        changed(&selected, &top(&float, EXPERTS, USED)),
-        changed(&selected, &top(&half, EXPERTS, USED)),
-    );
-    let worst = float
-        .iter()
-        .zip(&vector)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max);
-    println!(
-        "simulated router, seeds 11 and 12: of {TOKENS} rows float staging changes {by_float}, half staging {by_half}; \
-         largest difference of a float-staged logit {worst:e}"
-    );
-    assert_eq!(by_float, 0);
-    // Otherwise the count above would prove nothing.
-    assert!(by_half > 0, "half staging changes no row");
+    common::router::check(Device::by_name("MTL0").unwrap());
 }
 
 #[test]

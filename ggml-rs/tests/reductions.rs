@@ -88,7 +88,7 @@ struct Look {
 }
 
 /// All of an operand of [6, 4, 3].
-const LOOKS: [Look; 4] = [
+const LOOKS: [Look; 7] = [
     Look {
         name: "plain",
         view: |a| Ok(a),
@@ -113,6 +113,26 @@ const LOOKS: [Look; 4] = [
             let row = |i1: usize, i2: usize| (0..6).map(|i0| 24 * i2 + 6 * i1 + i0).collect();
             (0..12).map(|r| row(r / 3, r % 3)).collect()
         },
+    },
+    // Contiguous, but for the strides of dimensions of 1, by which some kernels step.
+    Look {
+        name: "permuted around a dimension of 1",
+        view: |a| a.reshape([6, 12])?.permute([0, 2, 1, 3]),
+        rows: || {
+            (0..12)
+                .map(|r| (0..6).map(|i| 6 * r + i).collect())
+                .collect()
+        },
+    },
+    Look {
+        name: "a transposed column",
+        view: |a| a.reshape([1, 72])?.transpose(),
+        rows: || vec![(0..72).collect()],
+    },
+    Look {
+        name: "rows of one",
+        view: |a| a.reshape([72])?.permute([3, 2, 1, 0]),
+        rows: || (0..72).map(|i| vec![i]).collect(),
     },
     // Contiguous, but it begins where a kernel that reads four floats at once must not.
     Look {

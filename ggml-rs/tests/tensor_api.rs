@@ -114,4 +114,5 @@ fn the_tensor_kernel_stages_as_asked_and_relaxes_no_float() {
             half.nmse
         );
     }
+    common::router::check(device);
 }

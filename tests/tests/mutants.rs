@@ -46,7 +46,7 @@ const DEFAULT_PRODUCTS: [Cases; 2] = [
             "--tensor",
             "off",
         ],
-        count: 322,
+        count: 328,
     },
     Cases {
         args: &[
@@ -57,7 +57,7 @@ const DEFAULT_PRODUCTS: [Cases; 2] = [
             "--tensor",
             "on",
         ],
-        count: 322,
+        count: 328,
     },
 ];
 

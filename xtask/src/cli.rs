@@ -57,7 +57,8 @@ Exit codes:
   2  wrong usage, no such version, or a dependency of it without a stub; vendor/ is unchanged";
 
 const MAC_REPORT_HELP: &str = "\
-The steps: the gate with the tensor API off and on and with float and half staging; upstream's cases; the staging bench; nm on the
+The steps: the gate with the tensor API off and on and with float and half staging; upstream's cases; the
+float-staged products and the ground-truth set; the staging bench; nm on the
 archive. A step that fails or cannot run is reported as such, and the next one follows. Four b_range cases fail with half staging
 and the tensor API off: that is what is measured.
 

@@ -26,6 +26,8 @@ pub struct MulMat {
     pub bs: [usize; 2],
     /// How often `a` repeats over dims 2 and 3 of `b`.
     pub nr: [usize; 2],
+    /// Ours, printed only when not 1: bound of the values of `a`.
+    pub a_range: f32,
 }
 
 impl MulMat {
@@ -38,12 +40,13 @@ impl MulMat {
             k,
             bs: [1, 1],
             nr: [1, 1],
+            a_range: 1.0,
         }
     }
 
     /// Whether Metal takes the float-staged kernel where float staging is asked for; else it takes mat-vec kernels.
     fn runs_batched(&self) -> bool {
-        self.n >= 32 && self.k >= 64 && self.k.is_multiple_of(32)
+        self.n >= 32 && self.k >= BATCH_ROW && self.k.is_multiple_of(32)
     }
 
     fn shape_a(&self) -> [usize; 4] {
@@ -78,12 +81,13 @@ impl Case for MulMat {
             .with("per", [0, 1, 2, 3])
             .with("k_v", 0)
             .with("o", 1)
+            .with_unless_default("a_range", self.a_range, 1.0)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("a", self.type_a, self.shape_a()),
+            Operand::new("a", self.type_a, self.shape_a()).within(self.a_range),
             Operand::new("b", self.type_b, self.shape_b()),
         ]
     }
@@ -127,10 +131,21 @@ impl Case for MulMat {
                 Routing::Batched(Product::new(self.type_a, tensor_api, Staging::Float))
             }
             Some(Staging::Float) => Routing::MatVec,
+            _ if self.n <= MAT_VEC_ROWS || self.k < BATCH_ROW => Routing::MatVec,
+            _ if self.n > FEW_ROWS => {
+                Routing::Batched(Product::new(self.type_a, tensor_api, Staging::Half))
+            }
+            // Mat-vec kernels for a few rows or batched ones, by type.
             _ => Routing::NotFloatStaged,
         })
     }
 }
+
+/// Rows of `b` up to which no type of weights has a batched kernel, and up to which some have mat-vec kernels for a few rows.
+const MAT_VEC_ROWS: usize = 8;
+const FEW_ROWS: usize = 16;
+/// The shortest sum of a batched kernel.
+const BATCH_ROW: usize = 64;
 
 /// Upstream's limit.
 const MAX_NMSE: f64 = 5e-4;
@@ -195,6 +210,13 @@ pub fn ours() -> Vec<MulMat> {
             rows.iter().map(move |&n| MulMat::new(type_a, [65, n, 256]))
         })
         .collect();
+    // Scales whose sixteenth is a subnormal half, as weights of real models have them.
+    for type_a in [DType::Q4_0, DType::Q4_1, DType::Q4_K] {
+        cases.extend([4, 33].map(|n| MulMat {
+            a_range: 0.004,
+            ..MulMat::new(type_a, [65, n, 256])
+        }));
+    }
     for type_a in [DType::F32, DType::F16, DType::BF16] {
         for (m, n, k) in [(64, 32, 4096), (130, 65, 1024), (64, 64, 100), (3, 40, 33)] {
             cases.push(MulMat::new(type_a, [m, n, k]));

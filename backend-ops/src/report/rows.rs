@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{DeviceInfo, Header, Report};
 use crate::outcome::{CaseResult, Outcome};
-use crate::study::{Arm, MAX_ABS};
+use crate::study::{Arm, MAX_ABS, Path};
 
 /// A result as upstream's table `test_backend_ops` holds it: its 16 fields in its order.
 ///
@@ -94,7 +94,19 @@ impl Row {
         } else {
             format!("max_abs above {MAX_ABS:e}")
         };
+        // A row belongs to the device that computed it.
+        let cpu = arm.path == Path::CpuBackend;
+        let device = |own: &str| {
+            if cpu {
+                "CPU".to_owned()
+            } else {
+                own.to_owned()
+            }
+        };
         Self {
+            backend_name: device(&case.backend_name),
+            device_description: device(&case.device_description),
+            backend_reg_name: device(&case.backend_reg_name),
             op_params: format!(
                 "{},arm={},rms={:.3e},max_abs={:.3e}{threadgroup}",
                 case.op_params,

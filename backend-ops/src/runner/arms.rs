@@ -30,10 +30,9 @@ pub(super) fn judge(
     for staging in STAGINGS {
         let path = Path::Staged(staging);
         let computed = run(case, path, target, &data)?;
-        let arm = measure(path, &reference, &computed)?;
-        result.arms.push(arm);
         check_routing(case, target.device, path.choices(), &computed.dispatches)
             .map_err(|failure| of_path(path, failure))?;
+        result.arms.push(measure(path, &reference, &computed)?);
         result.kernels.extend(computed.dispatches);
     }
     let calibration = run(case, Path::CpuBackend, cpu, &data)?;

@@ -21,10 +21,8 @@ pub fn check(node: &Node) -> Verdict {
     )?;
     match (node.op, src) {
         (Op::OutProd, [a, b]) => out_prod(a, b),
-        (Op::MulMat, [a, b]) => mul_mat(a, b).and_then(|()| keeps(a, b, node.float_operands)),
-        (Op::MulMatId, [a, b, _ids]) => {
-            mul_mat(a, b).and_then(|()| keeps(a, b, node.float_operands))
-        }
+        (Op::MulMat, [a, b]) => mul_mat(a, b).and_then(|()| keeps(a, node.float_operands)),
+        (Op::MulMatId, [a, b, _ids]) => mul_mat(a, b).and_then(|()| keeps(a, node.float_operands)),
         (Op::Cont | Op::Cpy, [a, ..]) => copy(a, dst),
         (Op::Add, [a, b]) if a.dtype.is_quantized() => add_quantized(a, b),
         (Op::Add | Op::Sub | Op::Mul | Op::Div, [a, b]) => binary(a, b),
@@ -91,12 +89,13 @@ fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
     packed_rows("b", b)
 }
 
-/// Kernels multiply F32 with F32, and every other type with `b` rounded to a type that goes with it.
-fn keeps(a: &Layout, b: &Layout, float: bool) -> Verdict {
+/// Kernels multiply F32 with F32 in F32, and every other type with `b` rounded to a type that goes with it; F16 with F16 is
+/// added up in F16 on some ARM machines.
+fn keeps(a: &Layout, float: bool) -> Verdict {
     require(
-        !float || a.dtype == F32 || a.dtype == b.dtype,
+        !float || a.dtype == F32,
         format!(
-            "float operands are asked for, and the kernels round b where a is {}",
+            "float operands are asked for, and the kernels compute in less where a is {}",
             a.dtype
         ),
     )
@@ -129,7 +128,10 @@ fn scale(a: &Layout) -> Verdict {
 /// The kernel steps from row to row by `nb[1]`, whatever the higher dimensions' strides are.
 fn pool_1d(a: &Layout) -> Verdict {
     dtype(matches!(a.dtype, F32 | F16), "a", a)?;
-    require(a.is_contiguous(), "a is not contiguous")
+    require(
+        a.is_packed(),
+        "the strides of a are not those of a new tensor",
+    )
 }
 
 fn copy(a: &Layout, dst: &Layout) -> Verdict {
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn float_operands_are_refused_where_b_would_be_rounded() {
+    fn float_operands_are_refused_where_kernels_compute_in_less() {
         let product = |a: DType, b: DType, float_operands: bool| {
             let (a, b) = (layout(a, &[256, 8]), layout(b, &[256, 3]));
             check(&Node {
@@ -276,10 +278,9 @@ mod tests {
             })
         };
         product(F32, F32, true).unwrap();
-        product(F16, F16, true).unwrap();
-        for a in [F16, BF16, DType::Q4_K] {
-            product(a, F32, false).unwrap();
-            assert!(product(a, F32, true).unwrap_err().contains("round b"));
+        for (a, b) in [(F16, F32), (BF16, F32), (DType::Q4_K, F32), (F16, F16)] {
+            product(a, b, false).unwrap();
+            assert!(product(a, b, true).unwrap_err().contains("in less"));
         }
     }
 

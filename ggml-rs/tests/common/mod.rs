@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod router;
+
 use ggml_rs::{Builder, DType, Device, Graph, Placement, Plan, PlanOptions, Result, Shape, Tensor};
 
 /// Values in [-1, 1) that depend on `seed` alone.

@@ -29,7 +29,8 @@ int requested(const ggml_tensor * op) {
            (asks_for_more_than_half(op, 1) ? GGML_STAGING_FLOAT_SRC1 : 0);
 }
 
-// kernels that a device could not create, so that it is asked once for each
+// Kernels that a device could not create, so that it is asked once for each, whatever shape is specialized. A library lives as
+// long as its device, to the end of the process.
 class missing_kernels {
 public:
     bool contains(ggml_metal_library_t lib, const ggml_tensor * op) {
@@ -102,7 +103,7 @@ bool ggml_metal_staging_available(ggml_metal_library_t lib, const ggml_tensor * 
         : ggml_metal_library_get_pipeline_mul_mm   (lib, op);
 
     if (!pipeline.pipeline && missing().insert(lib, op)) {
-        GGML_LOG_WARN("%s: no float-staged kernel for %s with %s weights on this device: it runs one mat-vec per row instead\n",
+        GGML_LOG_WARN("%s: no float-staged kernel for %s with %s weights on this device: it runs in the mat-vec kernels instead\n",
                 __func__, ggml_op_name(op->op), ggml_type_name(op->src[0]->type));
     }
 

@@ -94,6 +94,33 @@ pub fn collect(options: &Options) -> Result<Report> {
             "upstream's cases",
             &["--set", "upstream"],
         ));
+        for tensor in ["off", "on"] {
+            eprintln!("float staging of the other products: tensor {tensor}");
+            tested.push(step::backend_ops(
+                options,
+                "float-staged products",
+                &[
+                    "-o",
+                    "MUL_MAT,MUL_MAT_ID",
+                    "--staging",
+                    "float",
+                    "--tensor",
+                    tensor,
+                ],
+            ));
+            tested.push(step::backend_ops(
+                options,
+                "ground truth",
+                &[
+                    "-o",
+                    "MUL_MAT_ID",
+                    "--set",
+                    "ground-truth",
+                    "--tensor",
+                    tensor,
+                ],
+            ));
+        }
         eprintln!("staging bench");
         sections.push(step::cargo(
             "Staging bench",

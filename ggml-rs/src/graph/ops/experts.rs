@@ -14,7 +14,8 @@ impl<'g> Tensor<'g> {
     /// `out[i, e, t] = sum over k of a[k, i, ids[e, t]] * b[k, e % r, t]`. With r = 1 a token's experts share its row.
     ///
     /// Metal stages operands as f16 unless [`Tensor::set_staging`] says otherwise, and takes 1, 2, 4, 5, 6, 8, 10, 16 or 22
-    /// experts per token in a batch of 32 tokens and more. The CPU converts `b` to the type that it multiplies `a` in.
+    /// experts per token in a batch of 32 tokens and more. The CPU converts `b` to the type that it multiplies `a` in:
+    /// with quantized weights NaN is lost there.
     ///
     /// ```
     /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};

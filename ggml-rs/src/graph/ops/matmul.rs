@@ -30,6 +30,9 @@ impl<'g> Tensor<'g> {
     /// The matrix product: `a` [k, m, ..] and `b` [k, n, ..] give [m, n, ..] of f32, the sum over k of
     /// `a[k, i] * b[k, j]`. `a` is repeated over `ne[2]` and `ne[3]` of `b`.
     ///
+    /// Metal stages operands as f16 unless [`Tensor::set_staging`] says otherwise. The CPU converts `b` to the type that it
+    /// multiplies `a` in: with quantized weights NaN is lost there.
+    ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) unless `ne[0]` agree and `ne[2]`, `ne[3]` of `b` are multiples of those of `a`;
     /// [`Error::Layout`](crate::Error::Layout) for a transposed `a`; [`Error::DType`](crate::Error::DType) for operands that are not numbers to multiply.

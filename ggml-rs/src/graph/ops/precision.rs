@@ -87,7 +87,7 @@ impl Staging {
 pub enum Route {
     /// As the device decides: batched from some number of rows on.
     Auto,
-    /// One product of a matrix and a vector per row, which converts no operand: to compare with.
+    /// In the mat-vec kernels, which take one or a few rows at a time and convert no operand: to compare with.
     MatVec,
 }
 

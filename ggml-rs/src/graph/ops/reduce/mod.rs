@@ -28,13 +28,13 @@ impl Tensor<'_> {
         }
     }
 
-    /// The values in F32, one after the other from an aligned start.
+    /// The values in F32, one after the other by every stride, from an aligned start.
     #[track_caller]
     fn promoted(self) -> Result<Self> {
         // SAFETY: the builder's tensors are alive.
         let start = unsafe { self.ptr().as_ref() }.view_offs;
         match self.dtype() {
-            F32 if self.is_contiguous() && start.is_multiple_of(ALIGNMENT) => Ok(self),
+            F32 if self.layout().is_packed() && start.is_multiple_of(ALIGNMENT) => Ok(self),
             F32 => self.cont(),
             _ => self.cast(F32),
         }
@@ -77,6 +77,10 @@ fn check(op: &'static str, a: Layout) -> Result<()> {
     if a.ne.iter().any(|&n| n > i32::MAX as usize) {
         return Err(refusal.shape("a dimension exceeds 2^31 - 1"));
     }
+    let rows: usize = a.ne[1..].iter().product();
+    if rows > i32::MAX as usize {
+        return Err(refusal.shape("there are more than 2^31 - 1 rows"));
+    }
     Ok(())
 }
 
@@ -108,7 +112,9 @@ mod tests {
     #[test]
     fn a_row_that_kernels_cannot_count_is_refused() {
         check("max", layout(F16, &[i32::MAX as usize])).unwrap();
-        let error = check("max", layout(F16, &[1 << 31])).unwrap_err();
-        assert!(matches!(error, Error::Shape(_)), "{error}");
+        for dims in [&[1 << 31][..], &[1, 1 << 16, 1 << 16]] {
+            let error = check("max", layout(F16, dims)).unwrap_err();
+            assert!(matches!(error, Error::Shape(_)), "{error}");
+        }
     }
 }

@@ -9,7 +9,8 @@ impl Tensor<'_> {
     /// The sum of all elements, `[1, 1, 1, 1]`, in the type of `a`: F32, F16 or BF16, in any layout.
     ///
     /// F16 and BF16 are added in F32 and rounded once, at the end. A sum beyond the range of the type (65504 for F16)
-    /// becomes infinite there; a sum that only passes it on the way does not. NaN, and infinities of both signs, give NaN.
+    /// becomes infinite there; an F16 sum that only passes it on the way does not, while one that passes F32's range may.
+    /// NaN, and infinities of both signs, give NaN.
     ///
     /// The error is at most half a unit in the last place of the type, plus `d * 2^-24` times the sum of all magnitudes.
     /// `d` is the length of the longest chain of F32 additions: 2 on the CPU, which adds in F64 and rounds each row's
