@@ -37,7 +37,8 @@ use ggml_sys as sys;
 pub(crate) use arena::Context;
 pub use builder::Builder;
 pub use experts::ExpertIds;
-pub use ops::{Precision, Route, Staging};
+pub use ops::inplace;
+pub use ops::{GluOp, Precision, Rope, RopeMode, Route, SoftMax, Staging, TriPart};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
