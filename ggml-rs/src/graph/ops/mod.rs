@@ -7,10 +7,13 @@ mod experts;
 mod matmul;
 mod precision;
 mod reduce;
+mod rows;
+mod sort;
 mod unary;
 mod view;
 
 pub use precision::{Precision, Route, Staging};
+pub use sort::SortOrder;
 
 #[cfg(test)]
 pub(crate) mod testing {
