@@ -28,7 +28,8 @@ impl SortOrder {
 
 impl<'g> Tensor<'g> {
     /// For each row of F32 the ids of its elements in order: the same shape, distinct, below `ne[0]`. Equal elements come in
-    /// no particular order, and so does NaN, which never makes an id other than those of the row.
+    /// no particular order. NaN counts as larger than all numbers, or as smaller where its sign is set, and -0 as smaller
+    /// than 0, as in [`f32::total_cmp`].
     ///
     /// ```
     /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions, SortOrder};
@@ -73,7 +74,7 @@ impl<'g> Tensor<'g> {
     }
 
     /// For each row of F32 the ids of its `k` largest elements in no particular order: [k, ...], distinct, below `ne[0]`.
-    /// NaN may count as larger or as smaller than all.
+    /// NaN counts as in [`Tensor::argsort`].
     ///
     /// # Errors
     /// As [`Tensor::argsort_top_k`].
