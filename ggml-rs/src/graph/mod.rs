@@ -40,7 +40,10 @@ pub use builder::Builder;
 pub use experts::ExpertIds;
 pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
-pub use ops::{Precision, Route, SortOrder, Staging};
+pub use ops::{
+    Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route,
+    SortOrder, Staging,
+};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;

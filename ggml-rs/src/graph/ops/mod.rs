@@ -2,6 +2,7 @@
 //! is only called with operands it accepts; the checks work on layouts and are tested without ggml.
 
 mod arithmetic;
+mod conv;
 mod copy;
 mod experts;
 mod matmul;
@@ -12,6 +13,7 @@ mod sort;
 mod unary;
 mod view;
 
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
 pub use precision::{Precision, Route, Staging};
 pub use sort::SortOrder;
 
