@@ -4,6 +4,8 @@ mod arrange;
 mod elementwise;
 mod normalize;
 mod reduce;
+mod conv;
+mod rows;
 
 use super::{Verdict, require};
 use crate::dtype::DType::{BF16, F16, F32};
@@ -42,6 +44,20 @@ pub fn check(node: &Node) -> Verdict {
         (Op::Repeat | Op::Pad | Op::PadReflect1d | Op::Roll | Op::Diag | Op::Tri, _) => {
             arrange::check(node)
         }
+        (Op::GetRows | Op::GetRowsBack | Op::SetRows | Op::AddId | Op::Argsort | Op::TopK, _) => {
+            rows::check(node)
+        }
+        (
+            Op::Im2col
+            | Op::Col2im1d
+            | Op::ConvTranspose1d
+            | Op::Conv2d
+            | Op::Conv2dDw
+            | Op::Conv3d
+            | Op::ConvTranspose2d
+            | Op::Pool2d,
+            _,
+        ) => conv::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }
