@@ -414,6 +414,8 @@ impl Plan {
     }
 
     fn compute(&mut self, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+        // A run that is not to wait leaves everything as it was.
+        self.finished &= matches!(how, How::Try);
         let _held = how.lock(&self.accesses)?;
         let cancel = how.cancel();
         self.finished = false;
