@@ -74,13 +74,13 @@ fn check_params(graph: &Graph, devices: &[Device]) -> Result<()> {
 }
 
 /// Tensors that must be on one device, by their place in the graph's list.
-struct Groups {
+pub(super) struct Groups {
     parent: Vec<usize>,
     index: Index,
 }
 
 impl Groups {
-    fn of(graph: &Graph) -> Self {
+    pub fn of(graph: &Graph) -> Self {
         let mut groups = Self {
             parent: (0..graph.tensors().len()).collect(),
             index: index(graph),
@@ -101,7 +101,7 @@ impl Groups {
     }
 
     /// The group of a tensor, named by its first member.
-    fn find(&mut self, tensor: NonNull<sys::ggml_tensor>) -> usize {
+    pub fn find(&mut self, tensor: NonNull<sys::ggml_tensor>) -> usize {
         let mut at = self.index[&tensor];
         while self.parent[at] != at {
             self.parent[at] = self.parent[self.parent[at]];

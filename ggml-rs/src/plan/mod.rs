@@ -109,8 +109,17 @@ impl Plan {
     #[doc(alias = "ggml_gallocr_alloc_graph")]
     pub fn new(graph: Graph, on: &impl Executor, options: PlanOptions) -> Result<Self> {
         let partition = partition(&graph, on)?;
+        Self::on_partition(graph, partition, on.backends(), options)
+    }
+
+    fn on_partition(
+        graph: Graph,
+        partition: Partition,
+        backends: &[Backend],
+        options: PlanOptions,
+    ) -> Result<Self> {
         let tensors = memory::tensors(&partition, options.placement)?;
-        memory::account(&graph, &partition, on.backends(), &tensors)?;
+        memory::account(&graph, &partition, backends, &tensors)?;
         let memory = match options.placement {
             Placement::Pooled => PlanMemory::Pooled(Pooled::new(&graph, &partition)?),
             Placement::Separate { sentinel_bytes } => {
@@ -121,7 +130,7 @@ impl Plan {
             PlanMemory::Pooled(pooled) => pooled.allocated(),
             PlanMemory::Separate(_) => tensors,
         };
-        let uses = memory::account(&graph, &partition, on.backends(), &allocated)?;
+        let uses = memory::account(&graph, &partition, backends, &allocated)?;
         Ok(Self {
             accesses: Accesses::of(&graph),
             set: vec![false; graph.input_count()],

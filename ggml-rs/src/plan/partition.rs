@@ -1,5 +1,8 @@
 //! A graph in splits: runs of nodes on one device, with copies of what they read from others.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
@@ -55,7 +58,15 @@ impl Partition {
         if homes.iter().all(|&home| home == 0) {
             return Ok(Self::whole(graph, devices, homes));
         }
-        Draft::new(graph, &devices, &homes).finish(devices.clone(), &homes)
+        Self::divided(graph, devices, &homes, Reads::WhatItsDeviceTakes)
+    }
+
+    /// Divides a graph whose tensors have their homes.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`].
+    fn divided(graph: &Graph, devices: Vec<Device>, homes: &[usize], reads: Reads) -> Result<Self> {
+        Draft::new(graph, &devices, homes, reads).finish(devices.clone(), homes)
     }
 
     /// Everything on the first device.
@@ -105,6 +116,10 @@ impl Partition {
         if !cancellable || device.kind() == DeviceKind::Cpu {
             return Ok(vec![self.splits[split].cgraph]);
         }
+        self.parts(split)
+    }
+
+    fn parts(&mut self, split: usize) -> Result<Vec<Cgraph>> {
         if self.splits[split].parts.is_empty() {
             let nodes = match self.splits[split].nodes.as_slice() {
                 [] => computed(&self.tensors),
@@ -212,11 +227,21 @@ struct Copied {
     fresh: usize,
 }
 
+/// What a node reads where it is, without a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    WhatItsDeviceTakes,
+    /// As if no device took another's memory: one device can then stand for several.
+    #[cfg(test)]
+    OnlyItsOwn,
+}
+
 /// A partition in the making.
 struct Draft<'a> {
     graph: &'a Graph,
     devices: &'a [Device],
     homes: &'a [usize],
+    reads: Reads,
     index: Index,
     arena: Arena,
     copies: HashMap<(Tensor, usize), Copied>,
@@ -236,11 +261,12 @@ struct DraftSplit {
 }
 
 impl<'a> Draft<'a> {
-    fn new(graph: &'a Graph, devices: &'a [Device], homes: &'a [usize]) -> Self {
+    fn new(graph: &'a Graph, devices: &'a [Device], homes: &'a [usize], reads: Reads) -> Self {
         Self {
             graph,
             devices,
             homes,
+            reads,
             index: index(graph),
             arena: Arena::default(),
             copies: HashMap::new(),
@@ -334,6 +360,9 @@ impl<'a> Draft<'a> {
     /// Whether the device can read the tensor where it is.
     fn reads(&self, device: usize, source: Tensor) -> bool {
         let home = self.homes[self.index[&source]];
+        if self.reads != Reads::WhatItsDeviceTakes {
+            return home == device;
+        }
         let kind = match self.graph.param_of(source) {
             Some(leaf) => leaf.param.storage().buffer_type(),
             None if home == device => return true,
