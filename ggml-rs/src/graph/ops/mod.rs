@@ -13,19 +13,19 @@ mod normalize;
 mod precision;
 mod reduce;
 mod rope;
-mod softmax;
 mod rows;
+mod softmax;
 mod sort;
 mod unary;
 mod view;
 pub(crate) mod window;
 
 pub use arrange::TriPart;
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
 pub use glu::GluOp;
+pub use precision::{Precision, Route, Staging};
 pub use rope::{Rope, RopeMode};
 pub use softmax::SoftMax;
-pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
-pub use precision::{Precision, Route, Staging};
 pub use sort::SortOrder;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
 mod arrange;
+mod conv;
 mod elementwise;
 mod normalize;
 mod reduce;
-mod conv;
 mod rows;
 
 use super::{Verdict, require};
