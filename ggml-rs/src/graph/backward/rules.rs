@@ -58,7 +58,6 @@ pub(crate) fn rule(op: Op) -> Rule {
         | Op::GetRows
         | Op::DiagMaskInf
         | Op::DiagMaskZero
-        | Op::SoftMax
         | Op::Rope
         | Op::Clamp
         | Op::Pool2d
@@ -66,7 +65,7 @@ pub(crate) fn rule(op: Op) -> Rule {
         | Op::LeakyRelu
         | Op::CrossEntropyLoss => Flows(&[0]),
         Op::Im2col => Flows(&[1]),
-        Op::SetRows => Flows(&[0, 2]),
+        Op::SetRows | Op::SoftMax => Flows(&[0, 2]),
         Op::Unary(function) => unary(function),
         Op::Glu(
             Glu::Reglu
@@ -178,7 +177,6 @@ fn constants(op: Op, needs: &impl Fn(usize) -> bool) -> Option<String> {
     match op {
         Op::Cpy if needs(1) => refuse("what cpy writes to"),
         Op::SoftMax if needs(1) => refuse("the mask"),
-        Op::SoftMax if needs(2) => refuse("the tensor of sinks"),
         Op::Rope if needs(2) => refuse("the tensor of frequency factors"),
         Op::CrossEntropyLoss if needs(1) => refuse("the tensor of labels"),
         _ => None,
