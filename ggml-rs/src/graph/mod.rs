@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+pub mod backward;
 mod builder;
 mod experts;
 mod ids;
@@ -36,6 +37,7 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 pub(crate) use arena::{Arena, Context};
+pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub(crate) use builder::{Leaf, checked_name, expand};
 pub use experts::ExpertIds;
@@ -43,8 +45,8 @@ pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
 pub use ops::inplace;
 pub use ops::{
-    Conv1d, Conv2d, Conv3d, ConvOptions, GluOp, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope,
-    RopeMode, Route, SoftMax, SortOrder, Staging, TriPart,
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, GluOp, Pool, Pool1d, Pool2d, PoolOptions,
+    Precision, Rope, RopeMode, Route, SoftMax, SortOrder, Staging, TriPart,
 };
 pub use tensor::Tensor;
 
