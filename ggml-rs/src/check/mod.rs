@@ -1,6 +1,8 @@
 //! Whether numbers are right: comparison, and references in double precision.
 
 mod compare;
+mod evaluate;
 pub mod reference;
 
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
+pub use evaluate::{Interpreter, evaluate};
