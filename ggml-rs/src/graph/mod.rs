@@ -24,7 +24,8 @@ mod arena;
 mod builder;
 pub(crate) mod experts;
 pub(crate) mod node;
-mod ops;
+mod op;
+pub(crate) mod ops;
 mod tensor;
 
 use std::collections::HashMap;

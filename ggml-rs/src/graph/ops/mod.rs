@@ -13,7 +13,7 @@ mod view;
 pub use precision::{Precision, Route, Staging};
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     use crate::dtype::DType;
     use crate::layout::Layout;
     use crate::shape::Shape;

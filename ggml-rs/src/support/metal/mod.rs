@@ -97,6 +97,8 @@ mod tests {
                 op,
                 dst: a,
                 src: vec![a],
+                slots: Vec::new(),
+                params: [0; 16],
                 float_operands: false,
             })
         };
@@ -110,6 +112,8 @@ mod tests {
                 op: Op::MulMat,
                 dst: a,
                 src: vec![a, b],
+                slots: Vec::new(),
+                params: [0; 16],
                 float_operands: false,
             })
         };
