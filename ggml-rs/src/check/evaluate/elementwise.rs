@@ -50,13 +50,14 @@ pub fn silu_back(call: &Call<'_>) -> Result<Vec<f64>> {
 }
 
 /// FILL: every element is the parameter.
-pub fn fill(call: &Call<'_>) -> Vec<f64> {
-    vec![call.float(0); call.ne().iter().product()]
+pub fn fill(call: &Call<'_>) -> Result<Vec<f64>> {
+    Ok(vec![call.float(0); call.ne().iter().product()])
 }
 
-pub fn arange(call: &Call<'_>) -> Vec<f64> {
+pub fn arange(call: &Call<'_>) -> Result<Vec<f64>> {
     let (start, step) = (call.float(0), call.float(2));
-    (0..call.ne()[0]).map(|i| start + step * i as f64).collect()
+    let values = (0..call.ne()[0]).map(|i| start + step * i as f64);
+    Ok(values.collect())
 }
 
 /// UNARY: parameter 0 says which function.

@@ -24,6 +24,7 @@ mod call;
 mod conv;
 mod elementwise;
 mod glu;
+mod machine;
 mod matmul;
 mod memory;
 mod norm;
@@ -34,21 +35,16 @@ mod rope;
 mod rows;
 mod shape;
 mod softmax;
+#[cfg(test)]
+mod tests;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::ptr::NonNull;
-
-use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result, Unsupported};
-use crate::graph::{Graph, Input, Output, node};
-use crate::layout::Layout;
+use crate::error::{Error, OpError, Result};
+use crate::graph::{Graph, Input, Output};
 use crate::quantize::{dequantize, quantize};
-use call::{Call, Node};
-use memory::{Memory, View};
-use ops::Definition;
+use machine::Machine;
 
 /// A graph with memory in double precision.
 ///
@@ -56,9 +52,7 @@ use ops::Definition;
 /// is there in the next run.
 pub struct Interpreter<'a> {
     graph: &'a Graph,
-    nodes: Vec<Node>,
-    views: HashMap<NonNull<sys::ggml_tensor>, View>,
-    memory: Memory,
+    machine: Machine,
     /// Which inputs have values.
     set: Vec<bool>,
     finished: bool,
@@ -70,76 +64,13 @@ impl<'a> Interpreter<'a> {
     /// # Errors
     /// [`Error::Unsupported`] for the first node whose op has no definition here.
     pub fn new(graph: &'a Graph) -> Result<Self> {
-        let mut prepared = Self {
+        Ok(Self {
             graph,
-            nodes: Vec::new(),
-            views: HashMap::new(),
-            memory: Memory::default(),
+            // SAFETY: the graph keeps its tensors alive.
+            machine: unsafe { Machine::new(graph.tensors()) }?,
             set: vec![false; graph.input_count()],
             finished: false,
-        };
-        for &tensor in graph.tensors() {
-            prepared.place(tensor)?;
-            prepared.add(tensor)?;
-        }
-        Ok(prepared)
-    }
-
-    /// The view of a tensor. One that owns memory gets it here.
-    fn place(&mut self, tensor: NonNull<sys::ggml_tensor>) -> Result<View> {
-        if let Some(&view) = self.views.get(&tensor) {
-            return Ok(view);
-        }
-        // SAFETY: the graph keeps its tensors alive, and what they refer to.
-        let (layout, owner, offset) = unsafe {
-            let raw = tensor.as_ref();
-            (
-                Layout::of(tensor.as_ptr())?,
-                NonNull::new(raw.view_src),
-                raw.view_offs,
-            )
-        };
-        let view = match owner {
-            Some(owner) => View {
-                layout,
-                offset,
-                base: self.place(owner)?.base,
-            },
-            None => View {
-                layout,
-                offset: 0,
-                base: self.memory.push(layout.elements()),
-            },
-        };
-        self.views.insert(tensor, view);
-        Ok(view)
-    }
-
-    /// Adds the node that computes a tensor, if one does.
-    fn add(&mut self, tensor: NonNull<sys::ggml_tensor>) -> Result<()> {
-        // SAFETY: the graph keeps its tensors alive.
-        let (raw, name, op_name) =
-            unsafe { (tensor.as_ref(), node::name(tensor), node::op_name(tensor)) };
-        let definition = ops::definition(raw.op, &raw.op_params);
-        if matches!(definition, Some(Definition::View)) {
-            return Ok(());
-        }
-        let mut src = Vec::new();
-        for &source in &raw.src {
-            let view = NonNull::new(source).map(|source| self.place(source));
-            src.push(view.transpose()?);
-        }
-        let Some(definition) = definition else {
-            return Err(undefined(name, op_name, &src));
-        };
-        self.nodes.push(Node {
-            definition,
-            op_name,
-            params: raw.op_params,
-            dst: self.place(tensor)?,
-            src,
-        });
-        Ok(())
+        })
     }
 
     /// Sets an input from values in ne order, which are not rounded, whatever the input's type.
@@ -155,8 +86,7 @@ impl<'a> Interpreter<'a> {
             let detail = format!("{} values for an input of {wanted} elements", values.len());
             return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
         }
-        let view = self.place(tensor)?;
-        self.memory.scatter(&view, values);
+        self.machine.set(tensor, values)?;
         self.set[input.index()] = true;
         Ok(())
     }
@@ -221,20 +151,7 @@ impl<'a> Interpreter<'a> {
                 Vec::new(),
             )));
         }
-        for node in &self.nodes {
-            let call = Call {
-                node,
-                memory: &self.memory,
-            };
-            let writes = match node.definition {
-                Definition::View => Vec::new(),
-                Definition::Result(compute) => vec![(node.dst, compute(&call)?)],
-                Definition::Writes(compute) => compute(&call)?,
-            };
-            for (view, values) in writes {
-                self.memory.scatter(&view, &values);
-            }
-        }
+        self.machine.run()?;
         self.finished = true;
         Ok(())
     }
@@ -251,7 +168,7 @@ impl<'a> Interpreter<'a> {
             let detail = "no run has finished: call run() first";
             return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
         }
-        Ok(self.memory.gather(&self.views[&tensor]).into_owned())
+        self.machine.read(tensor)
     }
 }
 
@@ -276,16 +193,4 @@ pub fn evaluate(graph: &Graph, inputs: &[(&Input, &[f64])], output: &Output) -> 
     }
     interpreter.run()?;
     interpreter.read(output)
-}
-
-fn undefined(node: String, op: String, src: &[Option<View>]) -> Error {
-    let operands = src.iter().flatten().zip(["a", "b", "c", "d", "e"]);
-    let operands = operands.map(|(view, role)| view.layout.operand(role));
-    Error::Unsupported(Box::new(Unsupported {
-        device: "the f64 reference".to_owned(),
-        op,
-        node,
-        operands: operands.collect(),
-        reason: "it has no definition of the op".to_owned(),
-    }))
 }
