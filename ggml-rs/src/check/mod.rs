@@ -2,7 +2,9 @@
 
 mod compare;
 mod evaluate;
+mod gradients;
 pub mod reference;
 
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
 pub use evaluate::{Interpreter, evaluate};
+pub use gradients::{Data, Deviation, GradientOptions, GradientReport, Inputs, gradients};
