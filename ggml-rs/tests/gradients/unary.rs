@@ -1,0 +1,103 @@
+//! Functions of one element, and gated linear units.
+
+use ggml_rs::check::Data;
+use ggml_rs::graph::GluOp;
+use ggml_rs::{Result, Tensor};
+
+use super::Case;
+
+type Unary = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
+
+/// Name, function, the range of its argument, and where it has no derivative.
+const FUNCTIONS: [(&str, Unary, (f32, f32), &[f32]); 22] = [
+    ("SQR", Tensor::sqr, (-2.0, 2.0), &[]),
+    ("SQRT", Tensor::sqrt, (0.2, 3.0), &[]),
+    ("LOG", Tensor::log, (0.2, 3.0), &[]),
+    ("SIN", Tensor::sin, (-3.0, 3.0), &[]),
+    ("COS", Tensor::cos, (-3.0, 3.0), &[]),
+    ("ABS", Tensor::abs, (-2.0, 2.0), &[0.0]),
+    ("NEG", Tensor::neg, (-2.0, 2.0), &[]),
+    ("TANH", Tensor::tanh, (-2.0, 2.0), &[]),
+    ("ELU", Tensor::elu, (-3.0, 3.0), &[0.0]),
+    ("RELU", Tensor::relu, (-2.0, 2.0), &[0.0]),
+    ("SIGMOID", Tensor::sigmoid, (-4.0, 4.0), &[]),
+    ("GELU", Tensor::gelu, (-3.0, 3.0), &[]),
+    ("GELU_QUICK", Tensor::gelu_quick, (-3.0, 3.0), &[]),
+    ("GELU_ERF", Tensor::gelu_erf, (-3.0, 3.0), &[]),
+    ("SILU", Tensor::silu, (-4.0, 4.0), &[]),
+    ("HARDSWISH", Tensor::hardswish, (-5.0, 5.0), &[-3.0, 3.0]),
+    ("HARDSIGMOID", Tensor::hardsigmoid, (-5.0, 5.0), &[-3.0, 3.0]),
+    ("EXP", Tensor::exp, (-2.0, 2.0), &[]),
+    ("EXPM1", Tensor::expm1, (-2.0, 2.0), &[]),
+    ("SOFTPLUS", Tensor::softplus, (-4.0, 4.0), &[]),
+    ("LEAKY_RELU", |a| a.leaky_relu(0.1), (-2.0, 2.0), &[0.0]),
+    ("CLAMP", |a| a.clamp(-0.7, 1.1), (-2.0, 2.0), &[-0.7, 1.1]),
+];
+
+fn functions() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, function, (low, high), kinks) in FUNCTIONS {
+        let data = move || Data::smooth(low, high, kinks);
+        cases.push(Case::new(name, "plain", move |t| {
+            function(t.trained([5, 3, 2], data())?)
+        }));
+        cases.push(Case::new(name, "argument used again", move |t| {
+            let a = t.trained([5, 3], data())?;
+            function(a)?.mul(a)
+        }));
+        cases.push(Case::new(name, "result transposed before it is used", move |t| {
+            function(t.trained([5, 3], data())?)?.transpose()?.cont()
+        }));
+    }
+    cases
+}
+
+const GATED: [(&str, GluOp); 5] = [
+    ("REGLU", GluOp::Reglu),
+    ("GEGLU", GluOp::Geglu),
+    ("SWIGLU", GluOp::Swiglu),
+    ("GEGLU_ERF", GluOp::GegluErf),
+    ("GEGLU_QUICK", GluOp::GegluQuick),
+];
+
+fn gated() -> Vec<Case> {
+    let data = || Data::smooth(-3.0, 3.0, &[0.0]);
+    let mut cases = Vec::new();
+    for (name, function) in GATED {
+        cases.push(Case::new(name, "split", move |t| {
+            let (a, b) = (t.trained([5, 3, 2], data())?, t.trained([5, 3, 2], data())?);
+            a.glu_split(b, function)
+        }));
+        cases.push(Case::new(name, "both operands the same", move |t| {
+            let a = t.trained([5, 3], data())?;
+            a.glu_split(a, function)
+        }));
+        cases.push(Case::new(name, "fused", move |t| {
+            t.trained([6, 3, 2], data())?.glu(function)
+        }));
+        cases.push(Case::new(name, "fused and swapped", move |t| {
+            t.trained([6, 3], data())?.glu_swapped(function)
+        }));
+        cases.push(Case::new(name, "result transposed before it is used", move |t| {
+            let a = t.trained([6, 3], data())?;
+            a.glu(function)?.transpose()?.cont()
+        }));
+    }
+    cases.push(Case::new("SWIGLU_OAI", "split", |t| {
+        let gate = t.trained([20, 3], Data::smooth(-3.0, 3.0, &[1.5]))?;
+        let up = t.trained([20, 3], Data::smooth(-3.0, 3.0, &[-1.5, 1.5]))?;
+        gate.swiglu_oai(up, 1.7, 1.5)
+    }));
+    cases.push(Case::new("SWIGLU_CLAMP", "split", |t| {
+        let gate = t.trained([20, 3], Data::smooth(-3.0, 3.0, &[1.5]))?;
+        let up = t.trained([20, 3], Data::smooth(-3.0, 3.0, &[-1.5, 1.5]))?;
+        gate.swiglu_clamp(up, 1.5)
+    }));
+    cases
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = functions();
+    cases.extend(gated());
+    cases
+}
