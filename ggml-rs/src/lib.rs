@@ -65,7 +65,10 @@ pub use backend::Backend;
 pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use graph::{Builder, ExpertIds, Graph, Input, Output, Precision, Route, Staging, Tensor};
+pub use graph::{
+    AdamW, BackwardOptions, Builder, ExpertIds, Gradients, Graph, Input, Output, Precision, Route, Staging,
+    Tensor,
+};
 pub use plan::{Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;
 pub use shape::{IntoShape, Shape};

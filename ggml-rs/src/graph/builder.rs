@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +35,8 @@ struct Parts {
     outputs: Vec<NonNull<sys::ggml_tensor>>,
     /// The number of experts that an input's ids choose from, by its index.
     experts: HashMap<usize, usize>,
+    /// What a backward computes again, as ranges of `tensors`, none of which overlap.
+    segments: Vec<Range<usize>>,
 }
 
 impl Core {
@@ -64,6 +67,33 @@ impl Core {
         Ok(tensor)
     }
 
+    /// Every tensor so far, in the order of creation.
+    pub fn tensors(&self) -> Vec<NonNull<sys::ggml_tensor>> {
+        self.parts.borrow().tensors.clone()
+    }
+
+    /// Appends tensors that were made in contexts of their own.
+    pub fn adopt(&self, contexts: Vec<Context>, tensors: Vec<NonNull<sys::ggml_tensor>>) {
+        let mut parts = self.parts.borrow_mut();
+        for context in contexts {
+            parts.arena.adopt(context);
+        }
+        parts.tensors.extend(tensors);
+    }
+
+    /// Makes a segment of everything from this tensor on; segments in it are part of it.
+    pub fn add_segment(&self, begin: usize) {
+        let mut parts = self.parts.borrow_mut();
+        let segment = begin..parts.tensors.len();
+        parts.segments.retain(|inner| inner.start < begin);
+        parts.segments.push(segment);
+    }
+
+    /// The segments that a backward computes again.
+    pub fn segments(&self) -> Vec<Range<usize>> {
+        self.parts.borrow().segments.clone()
+    }
+
     /// The graph of everything the outputs depend on.
     ///
     /// # Errors
@@ -75,6 +105,7 @@ impl Core {
             inputs,
             outputs,
             experts,
+            segments: _,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -101,7 +132,7 @@ impl Core {
 }
 
 /// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
-fn reachable<'a>(
+pub(super) fn reachable<'a>(
     roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
 ) -> HashSet<NonNull<sys::ggml_tensor>> {
     let mut open: Vec<_> = roots.copied().collect();

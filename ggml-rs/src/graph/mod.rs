@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+pub mod backward;
 mod builder;
 pub(crate) mod experts;
 pub(crate) mod node;
@@ -35,9 +36,10 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 pub(crate) use arena::Context;
+pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub use experts::ExpertIds;
-pub use ops::{Precision, Route, Staging};
+pub use ops::{AdamW, Precision, Route, Staging};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;

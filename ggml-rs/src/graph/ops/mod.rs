@@ -5,11 +5,13 @@ mod arithmetic;
 mod copy;
 mod experts;
 mod matmul;
+mod optimizer;
 mod precision;
 mod reduce;
 mod unary;
 mod view;
 
+pub use optimizer::AdamW;
 pub use precision::{Precision, Route, Staging};
 
 #[cfg(test)]
