@@ -66,8 +66,8 @@ pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    AdamW, BackwardOptions, Builder, ExpertIds, Gradients, Graph, Input, Output, Precision, Route, Staging,
-    Tensor,
+    AdamW, BackwardOptions, Builder, ExpertIds, Gradients, Graph, Input, Output, Precision, Route,
+    Staging, Tensor,
 };
 pub use plan::{Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;

@@ -7,4 +7,6 @@ pub mod reference;
 
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
 pub use evaluate::{Interpreter, evaluate};
-pub use gradients::{Data, Deviation, GradientOptions, GradientReport, Inputs, gradients};
+pub use gradients::{
+    Data, Deviation, GradientOptions, GradientReport, Inputs, differentiable_ops, gradients,
+};

@@ -36,6 +36,7 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 pub(crate) use arena::Context;
+pub(crate) use backward::has_backward;
 pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub use experts::ExpertIds;

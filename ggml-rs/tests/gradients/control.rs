@@ -44,7 +44,11 @@ fn one_wrong_element_is_caught() {
     })
     .unwrap();
     assert!(!report.passes());
-    assert_eq!((report.formula.index, report.device.index), (4, 4), "{report}");
+    assert_eq!(
+        (report.formula.index, report.device.index),
+        (4, 4),
+        "{report}"
+    );
 }
 
 #[test]
@@ -54,7 +58,10 @@ fn a_kink_is_an_error_and_not_a_gradient() {
     })
     .unwrap_err();
     assert!(matches!(&error, Error::Param(_)), "{error}");
-    assert!(error.to_string().contains("kink near `trained 0`[1]"), "{error}");
+    assert!(
+        error.to_string().contains("kink near `trained 0`[1]"),
+        "{error}"
+    );
 }
 
 #[test]

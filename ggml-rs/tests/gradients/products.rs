@@ -1,7 +1,7 @@
 //! Products of matrices.
 
+use ggml_rs::DType;
 use ggml_rs::check::Data;
-use ggml_rs::{DType, Result, Tensor};
 
 use super::Case;
 
@@ -19,7 +19,8 @@ fn plain() -> Vec<Case> {
         ([4, 1, 1, 1], [4, 1, 1, 1]),
     ] {
         cases.push(Case::new("MUL_MAT", format!("{a:?} and {b:?}"), move |t| {
-            t.trained(a, Data::unit())?.mul_mat(t.trained(b, Data::unit())?)
+            t.trained(a, Data::unit())?
+                .mul_mat(t.trained(b, Data::unit())?)
         }));
     }
     cases
@@ -37,7 +38,9 @@ fn layouts() -> Vec<Case> {
         }),
         Case::new("MUL_MAT", "result transposed before it is used", |t| {
             let a = t.trained([8, 5], Data::unit())?;
-            a.mul_mat(t.trained([8, 3], Data::unit())?)?.transpose()?.cont()
+            a.mul_mat(t.trained([8, 3], Data::unit())?)?
+                .transpose()?
+                .cont()
         }),
         Case::new("MUL_MAT", "a with itself", |t| {
             let a = t.trained([8, 5], Data::unit())?;
@@ -88,21 +91,29 @@ const CHOSEN: [i32; 6] = [0, 2, 3, 1, 1, 0];
 fn experts() -> Vec<Case> {
     let mut cases = Vec::new();
     for rows in [1, 2] {
-        cases.push(Case::new("MUL_MAT_ID", format!("{rows} rows a token"), move |t| {
-            let a = t.trained([8, 5, EXPERTS], Data::unit())?;
-            let b = t.trained([8, rows, TOKENS], Data::unit())?;
-            a.mul_mat_id(b, t.expert_ids(TOKENS, EXPERTS, &CHOSEN)?)
-        }));
+        cases.push(Case::new(
+            "MUL_MAT_ID",
+            format!("{rows} rows a token"),
+            move |t| {
+                let a = t.trained([8, 5, EXPERTS], Data::unit())?;
+                let b = t.trained([8, rows, TOKENS], Data::unit())?;
+                a.mul_mat_id(b, t.expert_ids(TOKENS, EXPERTS, &CHOSEN)?)
+            },
+        ));
     }
-    cases.push(Case::new("MUL_MAT_ID", "two products by the same ids", |t| {
-        let (up, down) = (
-            t.trained([4, 6, EXPERTS], Data::unit())?,
-            t.trained([6, 4, EXPERTS], Data::unit())?,
-        );
-        let x = t.trained([4, 1, TOKENS], Data::unit())?;
-        let ids = t.expert_ids(TOKENS, EXPERTS, &CHOSEN)?;
-        down.mul_mat_id(up.mul_mat_id(x, ids)?, ids)
-    }));
+    cases.push(Case::new(
+        "MUL_MAT_ID",
+        "two products by the same ids",
+        |t| {
+            let (up, down) = (
+                t.trained([4, 6, EXPERTS], Data::unit())?,
+                t.trained([6, 4, EXPERTS], Data::unit())?,
+            );
+            let x = t.trained([4, 1, TOKENS], Data::unit())?;
+            let ids = t.expert_ids(TOKENS, EXPERTS, &CHOSEN)?;
+            down.mul_mat_id(up.mul_mat_id(x, ids)?, ids)
+        },
+    ));
     cases.push(Case::new("MUL_MAT_ID", "frozen weights of q8_0", |t| {
         let a = t.fixed(DType::Q8_0, [32, 5, EXPERTS], Data::unit())?;
         let b = t.trained([32, 1, TOKENS], Data::unit())?;
@@ -133,23 +144,11 @@ fn casts() -> Vec<Case> {
     cases
 }
 
-/// Attention as products: the path that a backward takes instead of flash attention.
-fn attention<'g>(t: &mut ggml_rs::check::Inputs<'g>) -> Result<Tensor<'g>> {
-    const HEAD: usize = 8;
-    let q = t.trained([HEAD, 5, 4], Data::unit())?;
-    let k = t.trained([HEAD, 6, 2], Data::unit())?;
-    let v = t.trained([6, HEAD, 2], Data::unit())?;
-    let mask = t.fixed(DType::F32, [6, 5], Data::unit())?;
-    let scores = k.mul_mat(q)?.soft_max_ext(Some(mask), 0.35, 0.0)?;
-    v.mul_mat(scores)?.permute([0, 2, 1, 3])?.cont()?.reshape([HEAD * 4, 5])
-}
-
 pub fn cases() -> Vec<Case> {
     let mut cases = plain();
     cases.extend(layouts());
     cases.extend(frozen());
     cases.extend(experts());
     cases.extend(casts());
-    cases.push(Case::new("MUL_MAT", "attention with grouped queries", attention));
     cases
 }

@@ -19,7 +19,9 @@ fn views() -> Vec<Case> {
             a.mul(a.transpose()?)
         }),
         Case::new("PERMUTE", "all dimensions", |t| {
-            t.trained([2, 3, 4, 5], Data::unit())?.permute([3, 0, 2, 1])?.cont()
+            t.trained([2, 3, 4, 5], Data::unit())?
+                .permute([3, 0, 2, 1])?
+                .cont()
         }),
         Case::new("PERMUTE", "twice", |t| {
             let a = t.trained([2, 3, 4], Data::unit())?.permute([1, 2, 0, 3])?;
@@ -33,7 +35,9 @@ fn views() -> Vec<Case> {
         Case::new("VIEW", "a block, strided", |t| {
             let a = t.trained([6, 4, 3], Data::unit())?;
             let [_, nb1, nb2, nb3] = a.strides();
-            a.mul(a)?.view([3, 2, 2], [2 * nb1, nb2, nb3], nb2 + 8)?.cont()
+            a.mul(a)?
+                .view([3, 2, 2], [2 * nb1, nb2, nb3], nb2 + 8)?
+                .cont()
         }),
         Case::new("VIEW", "two that overlap", |t| {
             let a = t.trained([10], Data::unit())?;

@@ -88,6 +88,8 @@ pub fn definition(op: sys::ggml_op, params: &[i32; 16]) -> Option<Definition> {
         sys::GGML_OP_GET_ROWS_BACK => Of(rows::get_rows_back),
         sys::GGML_OP_SET_ROWS => Of(rows::set_rows),
         sys::GGML_OP_ADD_ID => Of(rows::add_id),
+        sys::GGML_OP_ARGSORT => Of(rows::argsort),
+        sys::GGML_OP_ARGMAX => Of(rows::argmax),
 
         sys::GGML_OP_IM2COL => Of(conv::im2col),
         sys::GGML_OP_IM2COL_BACK => Of(conv::im2col_back),

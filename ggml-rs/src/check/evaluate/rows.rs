@@ -42,3 +42,34 @@ pub fn add_id(call: &Call<'_>) -> Result<Vec<f64>> {
     let value = |at: [usize; 4]| a.at(at) + b.at([at[0], ids.index([at[1], at[2], 0, 0]), 0, 0]);
     Ok(places(a.ne).map(value).collect())
 }
+
+/// ARGSORT: the columns of each row in the order of their values, from the smallest or (parameter 0 is 1) the largest on.
+pub fn argsort(call: &Call<'_>) -> Result<Vec<f64>> {
+    let (a, descending) = (call.src(0)?, call.int(0) == 1);
+    let order = |row: &[f64]| {
+        let mut columns: Vec<usize> = (0..row.len()).collect();
+        columns.sort_by(|&i, &j| {
+            let order = row[i].total_cmp(&row[j]);
+            if descending { order.reverse() } else { order }
+        });
+        columns
+            .into_iter()
+            .map(|column| column as f64)
+            .collect::<Vec<_>>()
+    };
+    Ok(a.rows().flat_map(order).collect())
+}
+
+/// ARGMAX: the column of the largest value of each row, the first of equal ones.
+pub fn argmax(call: &Call<'_>) -> Result<Vec<f64>> {
+    let largest = |row: &[f64]| {
+        let mut best = 0;
+        for (column, value) in row.iter().enumerate() {
+            if *value > row[best] {
+                best = column;
+            }
+        }
+        best as f64
+    };
+    Ok(call.src(0)?.rows().map(largest).collect())
+}

@@ -47,9 +47,8 @@ impl Data {
     #[track_caller]
     pub(super) fn draw(&self, ne: [usize; 4], random: &mut Random) -> Result<Vec<f32>> {
         let count = ne.iter().product();
-        let mut draw = |low, high| -> Vec<f32> {
-            (0..count).map(|_| random.within(low, high)).collect()
-        };
+        let mut draw =
+            |low, high| -> Vec<f32> { (0..count).map(|_| random.within(low, high)).collect() };
         Ok(match self {
             &Self::Within(low, high) => draw(low, high),
             Self::Smooth {
@@ -58,7 +57,9 @@ impl Data {
                 margin,
             } => {
                 let mut values = draw(range.0, range.1);
-                values.iter_mut().for_each(|value| move_away(value, kinks, *margin));
+                values
+                    .iter_mut()
+                    .for_each(|value| move_away(value, kinks, *margin));
                 values
             }
             &Self::Distinct(low, high) => distinct(count, low, high, random),
@@ -146,8 +147,14 @@ mod tests {
 
     #[test]
     fn shares_add_up_to_one() {
-        let values = Data::Shares.draw([5, 3, 1, 1], &mut Random::new(7)).unwrap();
-        assert!(values.chunks(5).all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-6));
+        let values = Data::Shares
+            .draw([5, 3, 1, 1], &mut Random::new(7))
+            .unwrap();
+        assert!(
+            values
+                .chunks(5)
+                .all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-6)
+        );
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub fn derivatives(
         let (wide, narrow) = (central(STEP)?, central(STEP / 2.0)?);
         found.push((wide, narrow));
     }
-    let largest = found.iter().fold(0.0, |most: f64, (_, narrow)| most.max(narrow.abs()));
+    let largest = found
+        .iter()
+        .fold(0.0, |most: f64, (_, narrow)| most.max(narrow.abs()));
     for (i, (wide, narrow)) in found.iter().enumerate() {
         if (wide - narrow).abs() > SMOOTH * largest || !narrow.is_finite() {
             let detail = format!(
@@ -68,7 +70,10 @@ mod tests {
             5.0 * at[2].powi(4),
         ];
         for (found, exact) in found.iter().zip(exact) {
-            assert!((found - exact).abs() < 1e-10 * exact.abs().max(1.0), "{found} {exact}");
+            assert!(
+                (found - exact).abs() < 1e-10 * exact.abs().max(1.0),
+                "{found} {exact}"
+            );
         }
     }
 
@@ -78,6 +83,9 @@ mod tests {
             let error = derivatives("x", &[x], |x| Ok(x[0].max(0.0))).unwrap_err();
             assert!(error.to_string().contains("kink near `x`[0]"), "{error}");
         }
-        assert_eq!(derivatives("x", &[0.01], |x| Ok(x[0].max(0.0))).unwrap(), [1.0]);
+        assert_eq!(
+            derivatives("x", &[0.01], |x| Ok(x[0].max(0.0))).unwrap(),
+            [1.0]
+        );
     }
 }

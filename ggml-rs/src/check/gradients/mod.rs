@@ -19,12 +19,14 @@
 mod data;
 mod difference;
 mod inputs;
+mod ops;
 mod report;
 
 use std::collections::BTreeSet;
 
 pub use data::Data;
 pub use inputs::Inputs;
+pub use ops::differentiable_ops;
 pub use report::{Deviation, GradientReport};
 
 use crate::check::Interpreter;
@@ -33,7 +35,7 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::{BackwardOptions, Graph, Output, Tensor, node};
 use crate::plan::{Placement, Plan, PlanOptions};
-use inputs::{Given, Trained};
+use inputs::Given;
 use report::{larger, worst};
 
 /// How [`gradients`] checks.
@@ -149,7 +151,9 @@ fn differences(
         let mut inputs = Inputs::new(g, seed);
         let loss = g.output("loss", loss(&mut inputs, build)?)?;
         let trained = inputs.trained.into_iter();
-        let trained: Vec<_> = trained.map(|trained| (trained.name, trained.index)).collect();
+        let trained: Vec<_> = trained
+            .map(|trained| (trained.name, trained.index))
+            .collect();
         Ok((inputs.given, trained, loss))
     })?;
     let mut reference = Interpreter::new(&graph)?;
@@ -169,7 +173,10 @@ fn differences(
         expected.push(Expected { name, values });
     }
     // SAFETY: the graph keeps its tensors alive.
-    let ops = graph.tensors().iter().map(|&tensor| unsafe { node::op_name(tensor) });
+    let ops = graph
+        .tensors()
+        .iter()
+        .map(|&tensor| unsafe { node::op_name(tensor) });
     Ok((expected, ops.collect()))
 }
 
@@ -181,7 +188,11 @@ fn loss<'g>(
 ) -> Result<Tensor<'g>> {
     let out = build(inputs)?;
     let weights = inputs.fixed(DType::F32, out.shape(), Data::Within(0.5, 1.5))?;
-    let out = if out.is_contiguous() { out } else { out.cont()? };
+    let out = if out.is_contiguous() {
+        out
+    } else {
+        out.cont()?
+    };
     out.mul(weights)?.sum()
 }
 
@@ -203,13 +214,17 @@ impl Backward {
             let mut inputs = Inputs::new(g, options.seed);
             let loss = loss(&mut inputs, build)?;
             let gradients = g.backward_with(loss, options.backward)?;
-            let output = |trained: &Trained<'_>| {
+            let mut outputs = Vec::new();
+            for trained in &inputs.trained {
                 let gradient = gradients.of(trained.tensor)?;
                 let contiguous = gradient.is_contiguous();
-                let gradient = if contiguous { gradient } else { gradient.cont()? };
-                g.output(&format!("gradient of {}", trained.name), gradient)
-            };
-            let outputs = inputs.trained.iter().map(output).collect::<Result<_>>()?;
+                let gradient = if contiguous {
+                    gradient
+                } else {
+                    gradient.cont()?
+                };
+                outputs.push(g.output(&format!("gradient of {}", trained.name), gradient)?);
+            }
             Ok((inputs.given, outputs))
         })?;
         Ok(Self {

@@ -26,7 +26,11 @@ pub(super) fn differentiable(forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>>
         )));
     }
     let reached = reached(forward, &needed, loss);
-    for &tensor in forward.iter().rev().filter(|tensor| needed.contains(tensor)) {
+    for &tensor in forward
+        .iter()
+        .rev()
+        .filter(|tensor| needed.contains(tensor))
+    {
         if writes::in_place(tensor) {
             return Err(refuse(tensor, "an op in place has no backward"));
         }
@@ -103,8 +107,7 @@ pub(super) fn is_flat(tensor: Raw) -> bool {
 #[track_caller]
 pub(super) fn refuse(tensor: Raw, reason: impl Into<String>) -> Error {
     // SAFETY: the builder keeps its tensors alive.
-    let (op, name, node) =
-        unsafe { (node::op_name(tensor), node::name(tensor), Node::of(tensor)) };
+    let (op, name, node) = unsafe { (node::op_name(tensor), node::name(tensor), Node::of(tensor)) };
     let operands = node.ok().flatten().map(|node| node.operands());
     Error::NotDifferentiable(Box::new(NotDifferentiable {
         op,

@@ -110,7 +110,9 @@ impl Copies {
                 continue;
             }
             let missing: Vec<Raw> = operands(next)
-                .filter(|source| self.inner.contains(source) && !self.by_original.contains_key(source))
+                .filter(|source| {
+                    self.inner.contains(source) && !self.by_original.contains_key(source)
+                })
                 .collect();
             if missing.is_empty() {
                 open.pop();

@@ -22,6 +22,11 @@ pub(crate) enum Rule {
 
 const NONE: Rule = Rule::Missing("the op has no backward");
 
+/// Whether a gradient flows through an op.
+pub(crate) fn has_backward(op: Op) -> bool {
+    matches!(rule(op), Rule::Flows(_) | Rule::Casts(_))
+}
+
 /// The rule of an op.
 pub(crate) fn rule(op: Op) -> Rule {
     use Rule::{Casts, Flat, Flows, Missing};
@@ -93,12 +98,9 @@ pub(crate) fn rule(op: Op) -> Rule {
 
 fn unary(function: Unary) -> Rule {
     match function {
-        Unary::Sgn
-        | Unary::Step
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::Round
-        | Unary::Trunc => Rule::Flat,
+        Unary::Sgn | Unary::Step | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
+            Rule::Flat
+        }
         Unary::Xielu => NONE,
         Unary::Abs
         | Unary::Neg
@@ -173,7 +175,11 @@ fn types(node: &Node, rule: Rule, needs: &impl Fn(usize) -> bool) -> Option<Stri
 
 /// Operands that are taken as constants.
 fn constants(op: Op, needs: &impl Fn(usize) -> bool) -> Option<String> {
-    let refuse = |why: &str| Some(format!("{why} has no gradient, and depends on a marked tensor"));
+    let refuse = |why: &str| {
+        Some(format!(
+            "{why} has no gradient, and depends on a marked tensor"
+        ))
+    };
     match op {
         Op::Cpy if needs(1) => refuse("what cpy writes to"),
         Op::SoftMax if needs(1) => refuse("the mask"),
@@ -218,7 +224,9 @@ const EXACT: usize = 1 << 24;
 /// A gradient is added to the part that was viewed, row by row and by several threads, in a contiguous tensor.
 fn view(of: &Layout, dst: &Layout) -> Option<String> {
     if !of.is_contiguous() {
-        return Some("a view of a tensor that is not contiguous: call cont() before view()".to_owned());
+        return Some(
+            "a view of a tensor that is not contiguous: call cont() before view()".to_owned(),
+        );
     }
     let mut end = dst.nb[0].saturating_mul(dst.ne[0]);
     for d in 1..4 {
@@ -241,16 +249,7 @@ mod tests {
     #[test]
     fn overlapping_views_are_refused() {
         let base = layout(F32, &[8, 4]);
-        let part = |ne: [usize; 4], nb: [usize; 4]| {
-            view(
-                &base,
-                &Layout {
-                    dtype: F32,
-                    ne,
-                    nb,
-                },
-            )
-        };
+        let part = |ne: [usize; 4], nb: [usize; 4]| view(&base, &Layout { dtype: F32, ne, nb });
         assert_eq!(part([4, 4, 1, 1], [4, 32, 128, 128]), None);
         assert!(part([4, 4, 1, 1], [4, 4, 16, 16]).is_some());
         assert!(part([4, 2, 2, 1], [4, 64, 32, 128]).is_some());

@@ -49,7 +49,12 @@ fn targets(tensor: Raw) -> Vec<Raw> {
     let raw = unsafe { tensor.as_ref() };
     if raw.op == sys::GGML_OP_OPT_STEP_ADAMW {
         // The moments, of which the node's description says nothing.
-        targets.extend(raw.src[2..4].iter().filter_map(|&source| Raw::new(source)).map(base));
+        targets.extend(
+            raw.src[2..4]
+                .iter()
+                .filter_map(|&source| Raw::new(source))
+                .map(base),
+        );
     }
     targets
 }
@@ -60,10 +65,7 @@ fn targets(tensor: Raw) -> Vec<Raw> {
 /// # Errors
 /// [`Error::NotDifferentiable`](crate::Error::NotDifferentiable) naming the write.
 #[track_caller]
-pub(super) fn check(
-    all: &[Raw],
-    nodes: impl Iterator<Item = Raw>,
-) -> Result<()> {
+pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()> {
     let index: HashMap<Raw, usize> = all.iter().copied().zip(0..).collect();
     let mut written: HashMap<Raw, Vec<usize>> = HashMap::new();
     for (i, &tensor) in all.iter().enumerate() {

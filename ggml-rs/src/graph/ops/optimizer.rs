@@ -116,12 +116,7 @@ impl<'g> Tensor<'g> {
         self.check_step("opt_step_sgd", &[("a", self), ("grad", grad)], params, 2)?;
         // SAFETY: all tensors are alive, and the check mirrors ggml_opt_step_sgd's assertions and its kernels'.
         self.make("opt_step_sgd", |context| unsafe {
-            sys::ggml_opt_step_sgd(
-                context,
-                self.as_ptr(),
-                grad.as_ptr(),
-                params.as_ptr(),
-            )
+            sys::ggml_opt_step_sgd(context, self.as_ptr(), grad.as_ptr(), params.as_ptr())
         })
     }
 
@@ -133,7 +128,10 @@ impl<'g> Tensor<'g> {
         params: Tensor<'g>,
         count: usize,
     ) -> Result<()> {
-        let mut operands: Vec<_> = tensors.iter().map(|(role, t)| (*role, t.layout())).collect();
+        let mut operands: Vec<_> = tensors
+            .iter()
+            .map(|(role, t)| (*role, t.layout()))
+            .collect();
         operands.push(("params", params.layout()));
         check_layouts(op, &operands, count)?;
         let refusal = Refusal {
@@ -157,18 +155,28 @@ impl<'g> Tensor<'g> {
 /// Mirrors what `ggml_opt_step_adamw` and `_sgd` assert of layouts, and their kernels, which find all elements by the places of a's.
 /// The last operand holds the parameters.
 #[track_caller]
-fn check_layouts(op: &'static str, operands: &[(&'static str, Layout)], count: usize) -> Result<()> {
+fn check_layouts(
+    op: &'static str,
+    operands: &[(&'static str, Layout)],
+    count: usize,
+) -> Result<()> {
     let refusal = Refusal { op, operands };
     let [(_, a), .., (_, params)] = operands else {
         return Err(refusal.param("no operands"));
     };
-    if operands[..operands.len() - 1].iter().any(|(_, layout)| layout.ne != a.ne) {
+    if operands[..operands.len() - 1]
+        .iter()
+        .any(|(_, layout)| layout.ne != a.ne)
+    {
         return Err(refusal.shape("all but params must have the shape of a"));
     }
     if params.elements() != count {
         return Err(refusal.shape(format!("params must have {count} elements")));
     }
-    if operands.iter().any(|(_, layout)| layout.dtype != DType::F32) {
+    if operands
+        .iter()
+        .any(|(_, layout)| layout.dtype != DType::F32)
+    {
         return Err(refusal.dtype("all must be f32"));
     }
     if operands.iter().any(|(_, layout)| !layout.is_packed()) {
@@ -187,11 +195,18 @@ mod tests {
     fn a_step_takes_equal_shapes_of_packed_floats() {
         let a = layout(DType::F32, &[4, 6]);
         let params = |n| ("params", layout(DType::F32, &[n]));
-        let step = |grad, n| check_layouts("opt_step_sgd", &[("a", a), ("grad", grad), params(n)], 2);
+        let step =
+            |grad, n| check_layouts("opt_step_sgd", &[("a", a), ("grad", grad), params(n)], 2);
         step(a, 2).unwrap();
         assert!(matches!(step(a, 7), Err(Error::Shape(_))));
-        assert!(matches!(step(layout(DType::F32, &[6, 4]), 2), Err(Error::Shape(_))));
-        assert!(matches!(step(layout(DType::F16, &[4, 6]), 2), Err(Error::DType(_))));
+        assert!(matches!(
+            step(layout(DType::F32, &[6, 4]), 2),
+            Err(Error::Shape(_))
+        ));
+        assert!(matches!(
+            step(layout(DType::F16, &[4, 6]), 2),
+            Err(Error::DType(_))
+        ));
         let turned = transposed(layout(DType::F32, &[6, 4]));
         assert!(matches!(step(turned, 2), Err(Error::Layout(_))));
     }

@@ -12,7 +12,9 @@ pub(super) fn check(node: &Node) -> Verdict {
         _ => return super::operands(),
     };
     require(
-        node.src.iter().all(|src| src.dtype == F32 && src.is_packed()),
+        node.src
+            .iter()
+            .all(|src| src.dtype == F32 && src.is_packed()),
         "operands are not contiguous f32",
     )?;
     require(

@@ -16,7 +16,7 @@ use super::ops::{Definition, definition};
 /// Runs all comparisons, and looks which definitions they compared.
 #[test]
 fn every_definition_is_compared() {
-    let tests: [fn(); 16] = [
+    let tests: [fn(); 18] = [
         numbers::arithmetic_with_and_without_broadcast,
         numbers::in_place_results_are_written_to_their_base,
         numbers::unary_functions,
@@ -33,11 +33,10 @@ fn every_definition_is_compared() {
         moves::copies_write_through_views,
         moves::parts_of_tensors,
         moves::patches,
+        moves::pooling,
+        products::columns_by_value,
     ];
-    tests
-        .iter()
-        .chain(&[moves::pooling as fn()])
-        .for_each(|test| test());
+    tests.iter().for_each(|test| test());
     let functions = |op| match op {
         sys::GGML_OP_UNARY => sys::GGML_UNARY_OP_COUNT,
         sys::GGML_OP_GLU => sys::GGML_GLU_OP_COUNT,

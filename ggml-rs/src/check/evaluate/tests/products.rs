@@ -82,6 +82,20 @@ pub fn rows_by_ids() {
 }
 
 #[test]
+pub fn columns_by_value() {
+    for order in [sys::GGML_SORT_ORDER_ASC, sys::GGML_SORT_ORDER_DESC] {
+        check("argsort", |t| {
+            let a = t.values(&[9, 4, 2]);
+            ggml!(ggml_argsort(t.ctx(), a, order))
+        });
+    }
+    check("argmax", |t| {
+        let a = t.values(&[9, 4]);
+        ggml!(ggml_argmax(t.ctx(), a))
+    });
+}
+
+#[test]
 pub fn optimizers_write_weights_and_momenta() {
     check_all("opt_step_adamw", F32, |t| {
         let (w, g, m) = (t.values(&[6, 5]), t.values(&[6, 5]), t.values(&[6, 5]));
