@@ -33,13 +33,13 @@ fn binary(name: &'static str, op: Binary) -> Vec<Case> {
             op(a, t.trained(b, divisor())?)
         }));
     }
-    cases.push(Case::new(name, "both operands the same", move |t| {
+    cases.push(Case::new(name, "both operands from the same", move |t| {
         let a = t.trained([4, 3], divisor())?;
-        op(a, a)
+        op(a, a.mul(a)?)
     }));
     cases.push(Case::new(name, "used twice, once broadcast", move |t| {
         let (a, b) = (t.trained([4, 3], divisor())?, t.trained([4, 1], divisor())?);
-        op(op(a, b)?, a)?.mul(b)
+        op(op(a, b)?, b)?.mul(a)
     }));
     cases.push(Case::new(name, "b transposed", move |t| {
         let a = t.trained([4, 3], Data::unit())?;

@@ -30,7 +30,7 @@ pub use ops::differentiable_ops;
 pub use report::{Deviation, GradientReport};
 
 use crate::check::Interpreter;
-use crate::device::Device;
+use crate::device::{Device, DeviceKind};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::{BackwardOptions, Graph, Output, Tensor, node};
@@ -247,7 +247,12 @@ impl Backward {
 
     /// The gradients as a device computes them.
     fn compute(self, device: Option<Device>, placement: Placement) -> Result<Vec<Vec<f64>>> {
-        let mut backend = device.map_or_else(Device::cpu, Ok)?.open()?;
+        let device = device.map_or_else(Device::cpu, Ok)?;
+        let mut backend = device.open()?;
+        if device.kind() == DeviceKind::Cpu {
+            // Waiting for each other would take several threads longer than these graphs take one.
+            backend.set_threads(1)?;
+        }
         let mut plan = Plan::new(self.graph, &backend, PlanOptions { placement })?;
         for given in &self.given {
             given.set_plan(&mut plan)?;
