@@ -40,7 +40,8 @@ pub(crate) use backward::has_backward;
 pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub use experts::ExpertIds;
-pub use ops::{AdamW, Precision, Route, Staging};
+pub use ops::inplace;
+pub use ops::{AdamW, GluOp, Precision, Rope, RopeMode, Route, SoftMax, Staging, TriPart};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;

@@ -2,17 +2,28 @@
 //! is only called with operands it accepts; the checks work on layouts and are tested without ggml.
 
 mod arithmetic;
+mod arrange;
 mod copy;
 mod experts;
+mod glu;
+pub mod inplace;
 mod matmul;
+mod normalize;
 mod optimizer;
 mod precision;
 mod reduce;
+mod rope;
+mod softmax;
 mod unary;
 mod view;
+pub(crate) mod window;
 
+pub use arrange::TriPart;
+pub use glu::GluOp;
 pub use optimizer::AdamW;
 pub use precision::{Precision, Route, Staging};
+pub use rope::{Rope, RopeMode};
+pub use softmax::SoftMax;
 
 #[cfg(test)]
 pub(crate) mod testing {
