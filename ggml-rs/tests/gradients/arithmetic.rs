@@ -68,8 +68,24 @@ pub fn cases() -> Vec<Case> {
         .into_iter()
         .flat_map(|(name, op)| binary(name, op))
         .collect();
-    cases.extend([Case::new("SCALE", "plain", |t| {
-        t.trained([4, 3], Data::unit())?.scale(-1.7)
-    })]);
+    cases.extend([
+        Case::new("SCALE", "plain", |t| {
+            t.trained([4, 3], Data::unit())?.scale(-1.7)
+        }),
+        Case::new("SCALE", "with a bias", |t| {
+            t.trained([4, 3], Data::unit())?.scale_bias(0.6, 2.0)
+        }),
+        Case::new("ADD1", "plain", |t| {
+            let a = t.trained([4, 3, 2], Data::unit())?;
+            a.add1(t.trained([1], Data::unit())?)
+        }),
+        Case::new("ADD1", "the value is used twice", |t| {
+            let (a, b) = (
+                t.trained([4, 3], Data::unit())?,
+                t.trained([1], Data::unit())?,
+            );
+            a.add1(b)?.mul(b)
+        }),
+    ]);
     cases
 }

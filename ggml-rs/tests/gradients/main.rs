@@ -5,13 +5,13 @@
 
 mod arithmetic;
 mod control;
-// mod normalize;
+mod normalize;
 mod products;
 mod reduce;
-// mod rows;
-// mod unary;
+mod rows;
+mod unary;
 mod views;
-// mod window;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,13 +76,13 @@ impl Case {
 fn cases() -> Vec<Case> {
     let families = [
         arithmetic::cases(),
-        // normalize::cases(),
+        normalize::cases(),
         products::cases(),
         reduce::cases(),
-        // rows::cases(),
-        // unary::cases(),
+        rows::cases(),
+        unary::cases(),
         views::cases(),
-        // window::cases(),
+        window::cases(),
     ];
     families.into_iter().flatten().collect()
 }

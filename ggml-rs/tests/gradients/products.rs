@@ -1,7 +1,8 @@
 //! Products of matrices.
 
-use ggml_rs::DType;
-use ggml_rs::check::Data;
+use ggml_rs::check::{Data, Inputs};
+use ggml_rs::graph::SoftMax;
+use ggml_rs::{DType, Result, Tensor};
 
 use super::Case;
 
@@ -144,11 +145,34 @@ fn casts() -> Vec<Case> {
     cases
 }
 
+/// Attention as products: the path that a backward takes instead of flash attention.
+fn attention<'g>(t: &mut Inputs<'g>) -> Result<Tensor<'g>> {
+    const HEAD: usize = 8;
+    let q = t.trained([HEAD, 5, 4], Data::unit())?;
+    let k = t.trained([HEAD, 6, 2], Data::unit())?;
+    let v = t.trained([6, HEAD, 2], Data::unit())?;
+    let mask = t.fixed(DType::F32, [6, 5], Data::unit())?;
+    let scores = k.mul_mat(q)?.soft_max_ext(SoftMax {
+        mask: Some(mask),
+        scale: 0.35,
+        ..SoftMax::default()
+    })?;
+    v.mul_mat(scores)?
+        .permute([0, 2, 1, 3])?
+        .cont()?
+        .reshape([HEAD * 4, 5])
+}
+
 pub fn cases() -> Vec<Case> {
     let mut cases = plain();
     cases.extend(layouts());
     cases.extend(frozen());
     cases.extend(experts());
     cases.extend(casts());
+    cases.push(Case::new(
+        "MUL_MAT",
+        "attention with grouped queries",
+        attention,
+    ));
     cases
 }

@@ -51,6 +51,11 @@ pub fn cases() -> Vec<Case> {
             let a = t.trained([2, 1, 3], Data::unit())?;
             a.repeat([4, 2, 3])?.permute([2, 0, 1, 3])?.cont()
         }),
+        Case::new("REPEAT_BACK", "plain", |t| {
+            let a = t.trained([4, 3, 2], Data::unit())?;
+            let like = t.fixed(ggml_rs::DType::F32, [2, 1, 2], Data::unit())?;
+            a.mul(a)?.repeat_back(like)
+        }),
         Case::new("REPEAT", "used twice", |t| {
             let a = t.trained([2, 3], Data::unit())?;
             a.repeat([4, 3])?.add(a)

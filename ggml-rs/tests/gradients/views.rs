@@ -56,6 +56,10 @@ fn views() -> Vec<Case> {
             let a = t.trained([4, 3], Data::unit())?.transpose()?.cont()?;
             a.mul(a)
         }),
+        Case::new("DUP", "of a transposed", |t| {
+            let a = t.trained([4, 3], Data::unit())?;
+            a.mul(a)?.transpose()?.dup()
+        }),
         Case::new("CPY", "into another shape", |t| {
             let a = t.trained([6, 2], Data::unit())?;
             let to = t.builder().empty("to", ggml_rs::DType::F32, [3, 4])?;
