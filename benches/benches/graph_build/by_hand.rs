@@ -121,10 +121,8 @@ impl Ready {
         // SAFETY: the CPU was checked by the caller; handles are used while they are alive, and each input is set to as many
         // bytes as it has.
         unsafe {
-            let backend = sys::ggml_backend_init_by_type(
-                sys::GGML_BACKEND_DEVICE_TYPE_CPU,
-                ptr::null(),
-            );
+            let backend =
+                sys::ggml_backend_init_by_type(sys::GGML_BACKEND_DEVICE_TYPE_CPU, ptr::null());
             assert!(!backend.is_null());
             sys::ggml_backend_cpu_set_n_threads(backend, 1);
             let kind = sys::ggml_backend_get_default_buffer_type(backend);

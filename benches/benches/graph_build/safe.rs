@@ -17,9 +17,18 @@ fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<T
     };
     let heads = [HEAD, HEADS, TOKENS];
     let h = x.mul(weight(0)?)?;
-    let q = weight(1)?.mul_mat(h)?.reshape(heads)?.permute([0, 2, 1, 3])?;
-    let k = weight(2)?.mul_mat(h)?.reshape(heads)?.permute([0, 2, 1, 3])?;
-    let v = weight(3)?.mul_mat(h)?.reshape(heads)?.permute([1, 2, 0, 3])?;
+    let q = weight(1)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([0, 2, 1, 3])?;
+    let k = weight(2)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([0, 2, 1, 3])?;
+    let v = weight(3)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([1, 2, 0, 3])?;
     let scores = k.mul_mat(q)?.scale(0.25)?.relu()?;
     let mixed = v.cont()?.mul_mat(scores)?.permute([0, 2, 1, 3])?;
     let mixed = mixed.cont()?.reshape([WIDTH, TOKENS])?;
