@@ -114,6 +114,21 @@ fn unary(function: Unary) -> Rule {
     }
 }
 
+/// Whether an op's backward computes from its result.
+pub(super) fn reads_result(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Div
+            | Op::Sqrt
+            | Op::Norm
+            | Op::RmsNorm
+            | Op::GroupNorm
+            | Op::L2Norm
+            | Op::SoftMax
+            | Op::Unary(Unary::Exp | Unary::Sigmoid | Unary::Tanh | Unary::Elu)
+    )
+}
+
 /// The sources of a tensor that a gradient could flow to.
 pub(super) fn sources(tensor: Raw) -> &'static [usize] {
     // SAFETY: the builder keeps its tensors alive.
