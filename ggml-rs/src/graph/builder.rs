@@ -112,9 +112,9 @@ impl Core {
             inputs,
             outputs,
             ids,
-            segments: _,
             mut params,
             by_param: _,
+            segments: _,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(

@@ -37,6 +37,7 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 pub(crate) use arena::{Arena, Context};
+pub(crate) use backward::has_backward;
 pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub(crate) use builder::{Leaf, checked_name, expand};

@@ -21,6 +21,7 @@
 
 mod assign;
 mod assigned;
+mod buffer;
 pub(crate) mod buffer;
 mod integers;
 mod memory;

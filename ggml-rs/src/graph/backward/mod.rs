@@ -40,6 +40,8 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::layout::Refusal;
 
+pub(crate) use rules::has_backward;
+
 /// A tensor of ggml's that the builder keeps alive.
 type Raw = NonNull<sys::ggml_tensor>;
 

@@ -22,6 +22,11 @@ pub(crate) enum Rule {
 
 const NONE: Rule = Rule::Missing("the op has no backward");
 
+/// Whether a gradient flows through an op.
+pub(crate) fn has_backward(op: Op) -> bool {
+    matches!(rule(op), Rule::Flows(_) | Rule::Casts(_))
+}
+
 /// The rule of an op.
 pub(crate) fn rule(op: Op) -> Rule {
     use Rule::{Casts, Flat, Flows, Missing};
