@@ -167,14 +167,15 @@ mod tests {
             row.cont()?.mul_mat(a)
         }),
         ("experts", |g, a| {
-            let (experts, _) = g.input("experts", DType::F16, [4, 3, 4])?;
+            let (experts, _) = g.input("experts", DType::F32, [4, 3, 4])?;
             let (ids, _) = g.expert_ids("ids", 3, 6, 4)?;
             let a = a.view([4, 1, 6, 1], [16, 16, 96], 0)?.cont()?;
-            let trained = experts.cast(DType::F32)?;
-            trained.mul_mat_id(a, ids)
+            experts.set_param()?.mul_mat_id(a, ids)
         }),
         ("rows that are written", |g, a| {
-            let ids = g.row_ids_with("ids", [2], RowIdsOptions::new(6).distinct())?.0;
+            let ids = g
+                .row_ids_with("ids", [2], RowIdsOptions::new(6).distinct())?
+                .0;
             let (to, _) = g.input("to", DType::F32, [4, 6, 4, 2])?;
             let rows = a.view([4, 2, 4, 2], a.strides()[1..].try_into().unwrap(), 0)?;
             to.set_param()?.scale(2.0)?.set_rows(rows.cont()?, ids)
@@ -202,7 +203,9 @@ mod tests {
                 };
                 let (one, two) = (forward(1)?, forward(2)?);
                 // One more use: the op's nodes, and those of permute, cont and sums.
-                assert!(two - one <= MAX_TENSORS, "{what}: {}", two - one);
+                let made = two - one;
+                println!("{what}: {made}");
+                assert!((16..=MAX_TENSORS).contains(&made), "{what}: {made}");
                 g.output("x", x)
             })
             .unwrap();
