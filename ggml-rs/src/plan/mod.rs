@@ -21,7 +21,6 @@
 
 mod assign;
 mod assigned;
-mod buffer;
 pub(crate) mod buffer;
 mod integers;
 mod memory;
