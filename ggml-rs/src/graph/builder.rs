@@ -21,7 +21,7 @@ use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::guard;
-use crate::layout::{Layout, Refusal};
+use crate::layout::Refusal;
 use crate::shape::{IntoShape, Shape};
 
 /// A graph under construction. Its methods are on [`Builder`].
@@ -385,7 +385,8 @@ impl<'g> Builder<'g> {
 
     #[track_caller]
     fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
-        Layout::contiguous(dtype, shape)?;
+        // Bounds everything that ggml computes of the shape.
+        shape.bytes(dtype)?;
         let name = checked_name(name)?;
         let ne = shape.ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {
