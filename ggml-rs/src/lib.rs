@@ -68,7 +68,11 @@ pub use backend::{
 pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use graph::{Builder, ExpertIds, Graph, Input, Output, Precision, Route, Staging, Tensor};
+pub use graph::{
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, GluOp,
+    Gradients, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode,
+    Route, RowIds, RowIdsOptions, SoftMax, SortOrder, Staging, Tensor, TriPart,
+};
 pub use params::{Param, Params, ParamsBuilder};
 pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +16,7 @@ use ggml_sys as sys;
 pub(crate) use params::Leaf;
 
 use super::arena::{Arena, Context};
-use super::experts::ID_TYPE;
+use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
@@ -36,8 +37,10 @@ struct Parts {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
-    /// The number of experts that an input's ids choose from, by its index.
-    experts: HashMap<usize, usize>,
+    /// What a backward computes again, as ranges of `tensors`, none of which overlap.
+    segments: Vec<Range<usize>>,
+    /// What the values of an input of ids keep to, by its index.
+    ids: HashMap<usize, IdRule>,
     params: Vec<Leaf>,
     /// Where a parameter is in `params`, so that it gives one tensor only.
     by_param: HashMap<(u64, usize), usize>,
@@ -71,6 +74,33 @@ impl Core {
         Ok(tensor)
     }
 
+    /// Every tensor so far, in the order of creation.
+    pub fn tensors(&self) -> Vec<NonNull<sys::ggml_tensor>> {
+        self.parts.borrow().tensors.clone()
+    }
+
+    /// Appends tensors that were made in contexts of their own.
+    pub fn adopt(&self, contexts: Vec<Context>, tensors: Vec<NonNull<sys::ggml_tensor>>) {
+        let mut parts = self.parts.borrow_mut();
+        for context in contexts {
+            parts.arena.adopt(context);
+        }
+        parts.tensors.extend(tensors);
+    }
+
+    /// Makes a segment of everything from this tensor on; segments in it are part of it.
+    pub fn add_segment(&self, begin: usize) {
+        let mut parts = self.parts.borrow_mut();
+        let segment = begin..parts.tensors.len();
+        parts.segments.retain(|inner| inner.start < begin);
+        parts.segments.push(segment);
+    }
+
+    /// The segments that a backward computes again.
+    pub fn segments(&self) -> Vec<Range<usize>> {
+        self.parts.borrow().segments.clone()
+    }
+
     /// The graph of everything the outputs depend on.
     ///
     /// # Errors
@@ -81,9 +111,10 @@ impl Core {
             mut tensors,
             inputs,
             outputs,
-            experts,
+            ids,
             mut params,
             by_param: _,
+            segments: _,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -106,14 +137,14 @@ impl Core {
             tensors,
             inputs,
             outputs,
-            experts,
+            ids,
             params,
         })
     }
 }
 
 /// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
-fn reachable<'a>(
+pub(super) fn reachable<'a>(
     roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
 ) -> HashSet<NonNull<sys::ggml_tensor>> {
     let mut open: Vec<_> = roots.copied().collect();
@@ -236,12 +267,19 @@ impl<'g> Builder<'g> {
             return Err(Error::Param(OpError::new("expert_ids", detail, Vec::new())));
         }
         let (tensor, input) = self.input(name, ID_TYPE, [per_token, tokens])?;
-        self.core
-            .parts
-            .borrow_mut()
-            .experts
-            .insert(input.index(), experts);
+        let rule = IdRule {
+            kind: IdKind::Expert,
+            rows: experts,
+            distinct: true,
+        };
+        self.bound_ids(&input, rule);
         Ok((ExpertIds { tensor, experts }, input))
+    }
+
+    /// From here on the values of an input are checked to be ids.
+    pub(super) fn bound_ids(self, input: &Input, rule: IdRule) {
+        let ids = &mut self.core.parts.borrow_mut().ids;
+        ids.insert(input.index(), rule);
     }
 
     /// A tensor without values of its own, for [`Tensor::cpy`] to write to.

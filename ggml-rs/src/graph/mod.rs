@@ -21,10 +21,13 @@
 //! ```
 
 mod arena;
+pub mod backward;
 mod builder;
-pub(crate) mod experts;
+mod experts;
+mod ids;
 pub(crate) mod node;
-mod ops;
+mod op;
+pub(crate) mod ops;
 mod tensor;
 
 use std::collections::HashMap;
@@ -34,10 +37,18 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 pub(crate) use arena::{Arena, Context};
+pub(crate) use backward::has_backward;
+pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub(crate) use builder::{Leaf, checked_name, expand};
 pub use experts::ExpertIds;
-pub use ops::{Precision, Route, Staging};
+pub(crate) use ids::IdRule;
+pub use ids::{RowIds, RowIdsOptions};
+pub use ops::inplace;
+pub use ops::{
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, GluOp, Pool, Pool1d, Pool2d, PoolOptions,
+    Precision, Rope, RopeMode, Route, SoftMax, SortOrder, Staging, TriPart,
+};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
@@ -57,8 +68,8 @@ pub struct Graph {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
-    /// The number of experts that an input's ids choose from, by its index.
-    experts: HashMap<usize, usize>,
+    /// What the values of an input of ids keep to, by its index.
+    ids: HashMap<usize, IdRule>,
     /// The parameters that its tensors refer to.
     params: Vec<Leaf>,
 }
@@ -118,9 +129,9 @@ impl Graph {
         self.inputs.len()
     }
 
-    /// How many experts an input's values choose from, where they are ids of experts.
-    pub(crate) fn experts(&self, input: &Input) -> Option<usize> {
-        self.experts.get(&input.index()).copied()
+    /// What an input's values keep to, where they are ids.
+    pub(crate) fn id_rule(&self, input: &Input) -> Option<IdRule> {
+        self.ids.get(&input.index()).copied()
     }
 
     /// An input's name.

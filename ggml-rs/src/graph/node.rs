@@ -5,83 +5,21 @@ use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
+pub(crate) use super::op::{Glu, Op, Unary, op};
 use crate::error::{Operand, Result};
 use crate::layout::Layout;
-
-/// The ops that this crate builds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
-    /// No computation: an input, or another look at the same memory.
-    View,
-    OutProd,
-    MulMat,
-    MulMatId,
-    Cont,
-    Cpy,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Scale,
-    Relu,
-    Sum,
-    SumRows,
-    /// Of each row.
-    Mean,
-    Pool1d,
-    Repeat,
-}
-
-/// A tensor's op; `None` for one that this crate does not build.
-///
-/// # Safety
-/// `tensor` must be alive.
-pub(crate) unsafe fn op(tensor: NonNull<sys::ggml_tensor>) -> Option<Op> {
-    // SAFETY: the caller vouches for the tensor.
-    let raw = unsafe { tensor.as_ref() }.op;
-    Some(match raw {
-        sys::GGML_OP_NONE
-        | sys::GGML_OP_RESHAPE
-        | sys::GGML_OP_VIEW
-        | sys::GGML_OP_PERMUTE
-        | sys::GGML_OP_TRANSPOSE => Op::View,
-        sys::GGML_OP_OUT_PROD => Op::OutProd,
-        sys::GGML_OP_MUL_MAT => Op::MulMat,
-        sys::GGML_OP_MUL_MAT_ID => Op::MulMatId,
-        sys::GGML_OP_CONT => Op::Cont,
-        sys::GGML_OP_CPY => Op::Cpy,
-        sys::GGML_OP_ADD => Op::Add,
-        sys::GGML_OP_SUB => Op::Sub,
-        sys::GGML_OP_MUL => Op::Mul,
-        sys::GGML_OP_DIV => Op::Div,
-        sys::GGML_OP_SCALE => Op::Scale,
-        // SAFETY: the tensor is alive and its op is UNARY.
-        sys::GGML_OP_UNARY => return unsafe { unary(tensor) },
-        sys::GGML_OP_SUM => Op::Sum,
-        sys::GGML_OP_SUM_ROWS => Op::SumRows,
-        sys::GGML_OP_MEAN => Op::Mean,
-        sys::GGML_OP_POOL_1D => Op::Pool1d,
-        sys::GGML_OP_REPEAT => Op::Repeat,
-        _ => return None,
-    })
-}
-
-/// A unary tensor's function.
-///
-/// # Safety
-/// `tensor` must be alive and its op UNARY, which ggml asserts.
-unsafe fn unary(tensor: NonNull<sys::ggml_tensor>) -> Option<Op> {
-    // SAFETY: the caller vouches for the tensor.
-    let function = unsafe { sys::ggml_get_unary_op(tensor.as_ptr()) };
-    (function == sys::GGML_UNARY_OP_RELU).then_some(Op::Relu)
-}
 
 /// A node as the support tables see it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub op: Op,
     pub dst: Layout,
+    /// The operands, without the optional ones that the node does not have.
     pub src: Vec<Layout>,
+    /// Every place for an operand, up to the last that is taken: optional operands are told apart by place.
+    pub slots: Vec<Option<Layout>>,
+    /// The op's parameters, as ggml stores them.
+    pub params: [i32; 16],
     /// A MUL_MAT or MUL_MAT_ID that asks for operands to be read with more than half precision.
     pub float_operands: bool,
 }
@@ -99,32 +37,56 @@ impl Node {
                 return Ok(None);
             };
             let dst = Layout::of(tensor.as_ptr())?;
-            let sources = tensor
-                .as_ref()
-                .src
-                .iter()
-                .filter(|source| !source.is_null());
-            let src = sources
-                .map(|&source| Layout::of(source))
-                .collect::<Result<_>>()?;
-            let float_operands = asks_for_float(op, &tensor.as_ref().op_params);
+            let slots = slots(tensor.as_ref())?;
+            let src = slots.iter().flatten().copied().collect();
+            let params = tensor.as_ref().op_params;
+            let float_operands = asks_for_float(op, &params);
             Ok(Some(Self {
                 op,
                 dst,
                 src,
+                slots,
+                params,
                 float_operands,
             }))
         }
+    }
+
+    /// A parameter that ggml stores as the bits of an f32.
+    pub fn f32_param(&self, index: usize) -> f32 {
+        f32::from_bits(self.params[index] as u32)
+    }
+
+    /// The operand in a place, where the node has one there.
+    pub fn slot(&self, index: usize) -> Option<&Layout> {
+        self.slots.get(index).and_then(Option::as_ref)
     }
 
     /// The operands as errors show them.
     pub fn operands(&self) -> Vec<Operand> {
         self.src
             .iter()
-            .zip(["a", "b", "c", "d"])
+            .zip(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
             .map(|(layout, role)| layout.operand(role))
             .collect()
     }
+}
+
+/// The layouts of a tensor's operands by place, up to the last place that is taken.
+///
+/// # Safety
+/// The operands must be alive.
+unsafe fn slots(tensor: &sys::ggml_tensor) -> Result<Vec<Option<Layout>>> {
+    let last = tensor.src.iter().rposition(|source| !source.is_null());
+    tensor.src[..last.map_or(0, |last| last + 1)]
+        .iter()
+        .map(|&source| {
+            // SAFETY: the caller vouches for the operands.
+            (!source.is_null())
+                .then(|| unsafe { Layout::of(source) })
+                .transpose()
+        })
+        .collect()
 }
 
 /// Reads what `ggml_prec_set_src` and `ggml_mul_mat_id_set_staging` wrote.

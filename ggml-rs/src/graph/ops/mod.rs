@@ -2,18 +2,36 @@
 //! is only called with operands it accepts; the checks work on layouts and are tested without ggml.
 
 mod arithmetic;
+mod arrange;
+mod conv;
 mod copy;
 mod experts;
+mod glu;
+pub mod inplace;
 mod matmul;
+mod normalize;
+mod optimizer;
 mod precision;
 mod reduce;
+mod rope;
+mod rows;
+mod softmax;
+mod sort;
 mod unary;
 mod view;
+pub(crate) mod window;
 
+pub use arrange::TriPart;
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
+pub use glu::GluOp;
+pub use optimizer::AdamW;
 pub use precision::{Precision, Route, Staging};
+pub use rope::{Rope, RopeMode};
+pub use softmax::SoftMax;
+pub use sort::SortOrder;
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     use crate::dtype::DType;
     use crate::layout::Layout;
     use crate::shape::Shape;
