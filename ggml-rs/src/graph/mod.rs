@@ -41,8 +41,8 @@ pub use experts::ExpertIds;
 pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
 pub use ops::{
-    Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route,
-    SortOrder, Staging,
+    Conv1d, Conv2d, Conv3d, ConvOptions, FlashAttn, Pool, Pool1d, Pool2d, PoolOptions, Precision,
+    Route, SortOrder, Staging,
 };
 pub use tensor::Tensor;
 

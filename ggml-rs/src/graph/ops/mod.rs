@@ -2,6 +2,7 @@
 //! is only called with operands it accepts; the checks work on layouts and are tested without ggml.
 
 mod arithmetic;
+mod attention;
 mod conv;
 mod copy;
 mod experts;
@@ -13,6 +14,7 @@ mod sort;
 mod unary;
 mod view;
 
+pub use attention::FlashAttn;
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
 pub use precision::{Precision, Route, Staging};
 pub use sort::SortOrder;

@@ -1,5 +1,6 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
+mod attention;
 mod conv;
 mod rows;
 
@@ -44,6 +45,14 @@ pub fn check(node: &Node) -> Verdict {
             | Op::Pool2d,
             _,
         ) => conv::check(node),
+        (
+            Op::FlashAttnExt
+            | Op::LightningIndexer
+            | Op::Dsv4HcComb
+            | Op::Dsv4HcPre
+            | Op::Dsv4HcPost,
+            _,
+        ) => attention::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }
