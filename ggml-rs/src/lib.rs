@@ -66,9 +66,9 @@ pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, FlashAttn, Graph, Input, Output, Pool,
-    Pool1d, Pool2d, PoolOptions, Precision, Route, RowIds, RowIdsOptions, SortOrder, Staging,
-    Tensor,
+    Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, ExpertIds,
+    FlashAttn, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, RowIds,
+    RowIdsOptions, SortOrder, Staging, Tasks, Tensor,
 };
 pub use plan::{Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;

@@ -6,12 +6,14 @@ use std::ffi::CString;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggml_sys as sys;
 
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
+use super::ops::CustomOp;
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
@@ -34,6 +36,8 @@ struct Parts {
     outputs: Vec<NonNull<sys::ggml_tensor>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 impl Core {
@@ -75,6 +79,7 @@ impl Core {
             inputs,
             outputs,
             ids,
+            custom,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -96,6 +101,7 @@ impl Core {
             inputs,
             outputs,
             ids,
+            custom,
         })
     }
 }
@@ -229,6 +235,23 @@ impl<'g> Builder<'g> {
         };
         self.bound_ids(&input, rule);
         Ok((ExpertIds { tensor, experts }, input))
+    }
+
+    /// One op's result without a tensor to call it on. As [`Tensor::make`].
+    pub(super) fn make(
+        self,
+        op: &'static str,
+        make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
+    ) -> Result<Tensor<'g>> {
+        Tensor::new(self.core.create(op, make)?, self)
+    }
+
+    /// Keeps a closure as long as the graph. The pointer is valid as long.
+    pub(super) fn keep_custom(self, op: CustomOp) -> *const CustomOp {
+        let op = Arc::new(op);
+        let pointer = Arc::as_ptr(&op);
+        self.core.parts.borrow_mut().custom.push(op);
+        pointer
     }
 
     /// From here on the values of an input are checked to be ids.

@@ -31,7 +31,9 @@ mod tensor;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ggml_sys as sys;
 
@@ -41,14 +43,15 @@ pub use experts::ExpertIds;
 pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
 pub use ops::{
-    Conv1d, Conv2d, Conv3d, ConvOptions, FlashAttn, Pool, Pool1d, Pool2d, PoolOptions, Precision,
-    Route, SortOrder, Staging,
+    Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn, Pool, Pool1d,
+    Pool2d, PoolOptions, Precision, Route, SortOrder, Staging, Tasks,
 };
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::builder::Core;
+use crate::graph::ops::CustomOp;
 use crate::runtime;
 use crate::shape::Shape;
 
@@ -65,6 +68,8 @@ pub struct Graph {
     outputs: Vec<NonNull<sys::ggml_tensor>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 // SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
@@ -110,6 +115,19 @@ impl Graph {
     /// What an input's values keep to, where they are ids.
     pub(crate) fn id_rule(&self, input: &Input) -> Option<IdRule> {
         self.ids.get(&input.index()).copied()
+    }
+
+    /// Continues the first panic of a closure since the last call.
+    pub(crate) fn resume_panic(&self) {
+        // All are asked, so that none is left for a later run.
+        let mut panics: Vec<_> = self
+            .custom
+            .iter()
+            .filter_map(|op| op.take_panic())
+            .collect();
+        if !panics.is_empty() {
+            resume_unwind(panics.swap_remove(0));
+        }
     }
 
     /// An input's name.

@@ -51,6 +51,10 @@ impl<'g> Tensor<'g> {
         Self::new(self.builder.core().create(op, make)?, self.builder)
     }
 
+    pub(super) fn builder(self) -> Builder<'g> {
+        self.builder
+    }
+
     pub(super) fn ptr(self) -> NonNull<sys::ggml_tensor> {
         self.ptr
     }

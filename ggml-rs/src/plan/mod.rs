@@ -182,6 +182,9 @@ impl Plan {
     /// # Errors
     /// [`Error::Param`] when an input has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
+    ///
+    /// # Panics
+    /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
     pub fn run(&mut self, backend: &mut Backend) -> Result<()> {
@@ -286,7 +289,10 @@ impl Plan {
         self.finished = false;
         // SAFETY: the graph is alive; `new` allocated its tensors on this device and checked that the device
         // runs every node; `check_ready` compared the devices.
-        unsafe { backend.compute(self.graph.cgraph())? };
+        let outcome = unsafe { backend.compute(self.graph.cgraph()) };
+        // Whatever came of the run, ggml has returned.
+        self.graph.resume_panic();
+        outcome?;
         self.finished = true;
         Ok(())
     }

@@ -5,6 +5,7 @@ mod arithmetic;
 mod attention;
 mod conv;
 mod copy;
+mod custom;
 mod experts;
 mod matmul;
 mod precision;
@@ -16,6 +17,8 @@ mod view;
 
 pub use attention::FlashAttn;
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
+pub(crate) use custom::CustomOp;
+pub use custom::{CustomInput, CustomTask, Element, Tasks};
 pub use precision::{Precision, Route, Staging};
 pub use sort::SortOrder;
 
