@@ -67,8 +67,9 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
     Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, ExpertIds,
-    FlashAttn, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, RowIds,
-    RowIdsOptions, SortOrder, Staging, Tasks, Tensor,
+    FlashAttn, GatedDeltaNet, Graph, Input, Interpolation, Output, Pool, Pool1d, Pool2d,
+    PoolOptions, Precision, Route, RowIds, RowIdsOptions, Scale, SortOrder, SsmScan, Staging,
+    Tasks, Tensor,
 };
 pub use plan::{Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;

@@ -43,8 +43,9 @@ pub use experts::ExpertIds;
 pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
 pub use ops::{
-    Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn, Pool, Pool1d,
-    Pool2d, PoolOptions, Precision, Route, SortOrder, Staging, Tasks,
+    Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn,
+    GatedDeltaNet, Interpolation, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, Scale,
+    SortOrder, SsmScan, Staging, Tasks,
 };
 pub use tensor::Tensor;
 

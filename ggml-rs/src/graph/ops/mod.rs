@@ -7,8 +7,10 @@ mod conv;
 mod copy;
 mod custom;
 mod experts;
+mod image;
 mod matmul;
 mod precision;
+mod recurrent;
 mod reduce;
 mod rows;
 mod sort;
@@ -19,7 +21,9 @@ pub use attention::FlashAttn;
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
 pub(crate) use custom::CustomOp;
 pub use custom::{CustomInput, CustomTask, Element, Tasks};
+pub use image::{Interpolation, Scale};
 pub use precision::{Precision, Route, Staging};
+pub use recurrent::{GatedDeltaNet, SsmScan};
 pub use sort::SortOrder;
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod attention;
 mod conv;
+mod image;
+mod recurrent;
 mod rows;
 
 use super::{Verdict, require};
@@ -53,6 +55,16 @@ pub fn check(node: &Node) -> Verdict {
             | Op::Dsv4HcPost,
             _,
         ) => attention::check(node),
+        (Op::TimestepEmbedding, _) => image::check(node),
+        (
+            Op::SsmConv
+            | Op::SsmScan
+            | Op::RwkvWkv6
+            | Op::RwkvWkv7
+            | Op::GatedDeltaNet
+            | Op::SolveTri,
+            _,
+        ) => recurrent::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }
