@@ -27,7 +27,7 @@
 //!    where the op was written ([`Error`]);
 //! 2. checks, when a plan is made, that the device runs every node, against tables of its own, because a
 //!    device's answer alone is not reliable ([`Device::unsupported`]);
-//! 3. checks sizes before memory is asked for;
+//! 3. checks sizes before memory is asked for, and keeps the threads that share parameters apart ([`params`]);
 //! 4. turns an assertion that is hit all the same while a graph is built or allocated into
 //!    [`Error::Internal`]. This last net needs unwinding: it does not exist with `panic = "abort"`, nor while
 //!    a graph computes.
