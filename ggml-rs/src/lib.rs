@@ -66,8 +66,9 @@ pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    AdamW, BackwardOptions, Builder, ExpertIds, Gradients, Graph, Input, Output, Precision, Route,
-    Staging, Tensor,
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, Gradients,
+    Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, RowIds,
+    RowIdsOptions, SortOrder, Staging, Tensor,
 };
 pub use plan::{Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;

@@ -439,8 +439,9 @@ static void out_prod_rule(
         }
     }
     if (needs[1]) {
-        // Only the first operand of a product is broadcast: the transpose of db.
-        to[1] = ggml_cont(ctx, ggml_transpose(ctx, ggml_out_prod(ctx, ggml_transpose(ctx, a), ggml_transpose(ctx, g))));
+        // Only the first operand of a product is broadcast, and it must not be transposed: the transpose of db.
+        struct ggml_tensor * at = ggml_cont(ctx, ggml_transpose(ctx, a));
+        to[1] = ggml_cont(ctx, ggml_transpose(ctx, ggml_out_prod(ctx, at, ggml_transpose(ctx, g))));
     }
 }
 

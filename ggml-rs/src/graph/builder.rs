@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ggml_sys as sys;
 
 use super::arena::{Arena, Context};
-use super::experts::ID_TYPE;
+use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
@@ -33,10 +33,10 @@ struct Parts {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
-    /// The number of experts that an input's ids choose from, by its index.
-    experts: HashMap<usize, usize>,
     /// What a backward computes again, as ranges of `tensors`, none of which overlap.
     segments: Vec<Range<usize>>,
+    /// What the values of an input of ids keep to, by its index.
+    ids: HashMap<usize, IdRule>,
 }
 
 impl Core {
@@ -104,7 +104,7 @@ impl Core {
             mut tensors,
             inputs,
             outputs,
-            experts,
+            ids,
             segments: _,
         } = self.parts.into_inner();
         if outputs.is_empty() {
@@ -126,7 +126,7 @@ impl Core {
             tensors,
             inputs,
             outputs,
-            experts,
+            ids,
         })
     }
 }
@@ -253,12 +253,19 @@ impl<'g> Builder<'g> {
             return Err(Error::Param(OpError::new("expert_ids", detail, Vec::new())));
         }
         let (tensor, input) = self.input(name, ID_TYPE, [per_token, tokens])?;
-        self.core
-            .parts
-            .borrow_mut()
-            .experts
-            .insert(input.index(), experts);
+        let rule = IdRule {
+            kind: IdKind::Expert,
+            rows: experts,
+            distinct: true,
+        };
+        self.bound_ids(&input, rule);
         Ok((ExpertIds { tensor, experts }, input))
+    }
+
+    /// From here on the values of an input are checked to be ids.
+    pub(super) fn bound_ids(self, input: &Input, rule: IdRule) {
+        let ids = &mut self.core.parts.borrow_mut().ids;
+        ids.insert(input.index(), rule);
     }
 
     /// A tensor without values of its own, for [`Tensor::cpy`] to write to.

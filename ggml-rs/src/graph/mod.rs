@@ -23,7 +23,8 @@
 mod arena;
 pub mod backward;
 mod builder;
-pub(crate) mod experts;
+mod experts;
+mod ids;
 pub(crate) mod node;
 mod op;
 pub(crate) mod ops;
@@ -40,8 +41,13 @@ pub(crate) use backward::has_backward;
 pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
 pub use experts::ExpertIds;
+pub(crate) use ids::IdRule;
+pub use ids::{RowIds, RowIdsOptions};
 pub use ops::inplace;
-pub use ops::{AdamW, GluOp, Precision, Rope, RopeMode, Route, SoftMax, Staging, TriPart};
+pub use ops::{
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, GluOp, Pool, Pool1d, Pool2d, PoolOptions,
+    Precision, Rope, RopeMode, Route, SoftMax, SortOrder, Staging, TriPart,
+};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
@@ -61,8 +67,8 @@ pub struct Graph {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
-    /// The number of experts that an input's ids choose from, by its index.
-    experts: HashMap<usize, usize>,
+    /// What the values of an input of ids keep to, by its index.
+    ids: HashMap<usize, IdRule>,
 }
 
 // SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
@@ -105,9 +111,9 @@ impl Graph {
         self.inputs.len()
     }
 
-    /// How many experts an input's values choose from, where they are ids of experts.
-    pub(crate) fn experts(&self, input: &Input) -> Option<usize> {
-        self.experts.get(&input.index()).copied()
+    /// What an input's values keep to, where they are ids.
+    pub(crate) fn id_rule(&self, input: &Input) -> Option<IdRule> {
+        self.ids.get(&input.index()).copied()
     }
 
     /// An input's name.

@@ -20,6 +20,7 @@
 //! ```
 
 mod buffer;
+mod integers;
 mod pooled;
 mod separate;
 
@@ -33,7 +34,6 @@ use crate::backend::Backend;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
-use crate::graph::experts::check_ids;
 use crate::graph::{Graph, Input, Output};
 use crate::quantize::{dequantize, quantize};
 use crate::trace::{Dispatch, Recorder};
@@ -139,7 +139,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::DType`] for an input of another type; [`Error::Shape`] unless there are as many values as elements;
-    /// [`Error::Param`] for a token of another graph, and for ids of experts that do not exist or that a token names twice.
+    /// [`Error::Param`] for a token of another graph, and for ids that name what does not exist, or twice what is to be distinct.
     #[track_caller]
     pub fn set_i32(&mut self, input: &Input, values: &[i32]) -> Result<()> {
         const CALL: &str = "Plan::set_i32";
@@ -155,7 +155,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many bytes as the input has; [`Error::Param`] for a token of
-    /// another graph, and for ids of experts as in [`Plan::set_i32`].
+    /// another graph, and for ids as in [`Plan::set_i32`].
     #[doc(alias = "ggml_backend_tensor_set")]
     #[track_caller]
     pub fn set_bytes(&mut self, input: &Input, bytes: &[u8]) -> Result<()> {
@@ -166,10 +166,8 @@ impl Plan {
             let detail = format!("{} bytes for an input of {wanted}", bytes.len());
             return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
         }
-        if let Some(experts) = self.graph.experts(input) {
-            // The bytes may lie anywhere; ids are few.
-            let ids: Vec<i32> = bytemuck::pod_collect_to_vec(bytes);
-            check_ids(CALL, &ids, input.shape().ne()[0], experts)?;
+        if let Some(rule) = self.graph.id_rule(input) {
+            rule.check(CALL, input.dtype(), bytes, input.shape().ne()[0])?;
         }
         // SAFETY: the tensor is allocated and has exactly this many bytes, since inputs are contiguous.
         unsafe {

@@ -228,6 +228,11 @@ fn view(of: &Layout, dst: &Layout) -> Option<String> {
             "a view of a tensor that is not contiguous: call cont() before view()".to_owned(),
         );
     }
+    if of.elements() > i32::MAX as usize / 4 {
+        return Some(
+            "a view of more than 2 GiB of floats, in which gradients have no offsets".to_owned(),
+        );
+    }
     let mut end = dst.nb[0].saturating_mul(dst.ne[0]);
     for d in 1..4 {
         if dst.ne[d] == 1 {

@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod arrange;
+mod conv;
 mod copy;
 mod experts;
 mod glu;
@@ -13,17 +14,21 @@ mod optimizer;
 mod precision;
 mod reduce;
 mod rope;
+mod rows;
 mod softmax;
+mod sort;
 mod unary;
 mod view;
 pub(crate) mod window;
 
 pub use arrange::TriPart;
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
 pub use glu::GluOp;
 pub use optimizer::AdamW;
 pub use precision::{Precision, Route, Staging};
 pub use rope::{Rope, RopeMode};
 pub use softmax::SoftMax;
+pub use sort::SortOrder;
 
 #[cfg(test)]
 pub(crate) mod testing {

@@ -1,5 +1,8 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
+mod conv;
+mod rows;
+
 use super::{Verdict, require};
 use crate::dtype::DType::{BF16, F16, F32, I16, I32};
 use crate::graph::node::{Node, Op};
@@ -27,6 +30,20 @@ pub fn check(node: &Node) -> Verdict {
             format!("there is no kernel for {}", a.dtype),
         ),
         (Op::Cont | Op::Cpy, [a, ..]) => copy(a, &node.dst),
+        (Op::GetRows | Op::GetRowsBack | Op::SetRows | Op::AddId | Op::Argsort | Op::TopK, _) => {
+            rows::check(node)
+        }
+        (
+            Op::Im2col
+            | Op::Col2im1d
+            | Op::ConvTranspose1d
+            | Op::Conv2d
+            | Op::Conv2dDw
+            | Op::Conv3d
+            | Op::ConvTranspose2d
+            | Op::Pool2d,
+            _,
+        ) => conv::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }
