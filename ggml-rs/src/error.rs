@@ -71,6 +71,15 @@ pub enum Error {
         /// The first failure.
         cause: String,
     },
+    /// The run was cancelled through a [`Cancel`](crate::Cancel). The backend stays usable, and the plan can run again.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// Another thread uses the parameters, and the call was asked not to wait.
+    #[error("the storage of parameter `{what}` is in use by another thread")]
+    Busy {
+        /// The first parameter of the storage.
+        what: String,
+    },
     /// A tensor wrote past its end: bytes behind it changed.
     #[error(
         "{tensor}: {changed} of {len} sentinel bytes behind the tensor changed, first at +{first}"

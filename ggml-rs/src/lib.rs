@@ -48,6 +48,7 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod graph;
+pub mod params;
 pub mod plan;
 pub mod quantize;
 pub mod registry;
@@ -61,15 +62,18 @@ mod logging;
 mod runtime;
 mod support;
 
-pub use backend::Backend;
+pub use backend::{
+    Backend, Cancel, Executor, Fallback, Priority, Scheduler, ThreadPool, ThreadPoolOptions,
+};
 pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, Gradients,
-    Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, RowIds,
-    RowIdsOptions, SortOrder, Staging, Tensor,
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, GluOp,
+    Gradients, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode,
+    Route, RowIds, RowIdsOptions, SoftMax, SortOrder, Staging, Tensor, TriPart,
 };
-pub use plan::{Placement, Plan, PlanOptions};
+pub use params::{Param, Params, ParamsBuilder};
+pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;
 pub use shape::{IntoShape, Shape};

@@ -517,6 +517,38 @@ static void set_rule(
     }
 }
 
+// y*(g - dot(y, g))*scale, with a mask and slopes as without. A sink's share of the sum is 1 - sum(y): minus that times dot(y, g).
+static void soft_max_rule(
+        struct ggml_context * ctx, struct ggml_tensor * node, struct ggml_tensor * g,
+        const bool needs[GGML_BACKWARD_SOURCES], struct ggml_tensor * to[GGML_BACKWARD_SOURCES]) {
+    struct ggml_tensor * y   = C(node);
+    struct ggml_tensor * dot = dot_rows(ctx, y, g);
+    if (needs[0]) {
+        to[0] = ggml_scale(ctx, ggml_mul(ctx, y, ggml_sub(ctx, g, dot)), ggml_get_op_params_f32(node, 0));
+    }
+    if (needs[2]) {
+        struct ggml_tensor * share = ggml_neg(ctx, ggml_mul(ctx, dot, rest(ctx, ggml_sum_rows(ctx, y))));
+        const int64_t heads = y->ne[2];
+        struct ggml_tensor * sum = sum_middle(ctx, share, 1, y->ne[1], heads*y->ne[3]);
+        to[2] = ggml_reshape(ctx, sum_middle(ctx, sum, heads, y->ne[3], 1), node->src[2]);
+    }
+}
+
+// The opposite turn; every function of the family is a case of rope_multi.
+static struct ggml_tensor * rope_rule(struct ggml_context * ctx, const struct ggml_tensor * node, struct ggml_tensor * g) {
+    int sections[GGML_MROPE_SECTIONS];
+    memcpy(sections, node->op_params + 11, sizeof(sections));
+    struct ggml_tensor * d = ggml_rope_multi_back(ctx, g, node->src[1], node->src[2],
+        ggml_get_op_params_i32(node, 1), sections, ggml_get_op_params_i32(node, 2), ggml_get_op_params_i32(node, 4),
+        ggml_get_op_params_f32(node, 5), ggml_get_op_params_f32(node, 6), ggml_get_op_params_f32(node, 7),
+        ggml_get_op_params_f32(node, 8), ggml_get_op_params_f32(node, 9), ggml_get_op_params_f32(node, 10));
+    const int offset = ggml_get_op_params_i32(node, 15);
+    if (offset != 0) {
+        ggml_rope_set_offset(d, offset);
+    }
+    return d;
+}
+
 static struct ggml_tensor * one_source_rule(struct ggml_context * ctx, struct ggml_tensor * node, struct ggml_tensor * g) {
     struct ggml_tensor * x = node->src[0];
     switch (node->op) {
@@ -554,12 +586,8 @@ static struct ggml_tensor * one_source_rule(struct ggml_context * ctx, struct gg
             return group_norm_rule(ctx, node, g);
         case GGML_OP_L2_NORM:
             return l2_norm_rule(ctx, node, g);
-        // y*(g - dot(y, g))*scale, with a mask, slopes and sinks as without.
-        case GGML_OP_SOFT_MAX: {
-            struct ggml_tensor * y = C(node);
-            struct ggml_tensor * d = ggml_mul(ctx, y, ggml_sub(ctx, g, dot_rows(ctx, y, g)));
-            return ggml_scale(ctx, d, ggml_get_op_params_f32(node, 0));
-        }
+        case GGML_OP_ROPE:
+            return rope_rule(ctx, node, g);
         case GGML_OP_UNARY: {
             if (ggml_get_unary_op(node) == GGML_UNARY_OP_NEG) {
                 return ggml_neg(ctx, g);
@@ -588,6 +616,9 @@ bool ggml_backward_rule(
         case GGML_OP_MUL:
         case GGML_OP_DIV:
             arithmetic_rule(ctx, node, g, needs, to);
+            return true;
+        case GGML_OP_SOFT_MAX:
+            soft_max_rule(ctx, node, g, needs, to);
             return true;
         case GGML_OP_SET:
             set_rule(ctx, node, g, needs, to);

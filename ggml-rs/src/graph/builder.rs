@@ -1,5 +1,7 @@
 //! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
 
+mod params;
+
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -10,6 +12,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggml_sys as sys;
+
+pub(crate) use params::Leaf;
 
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
@@ -37,6 +41,9 @@ struct Parts {
     segments: Vec<Range<usize>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
+    params: Vec<Leaf>,
+    /// Where a parameter is in `params`, so that it gives one tensor only.
+    by_param: HashMap<(u64, usize), usize>,
 }
 
 impl Core {
@@ -105,6 +112,8 @@ impl Core {
             inputs,
             outputs,
             ids,
+            mut params,
+            by_param: _,
             segments: _,
         } = self.parts.into_inner();
         if outputs.is_empty() {
@@ -116,6 +125,8 @@ impl Core {
         }
         let wanted = reachable(inputs.iter().chain(&outputs));
         tensors.retain(|tensor| wanted.contains(tensor));
+        // A parameter that nothing needs is neither locked nor asked for values.
+        params.retain(|leaf| wanted.contains(&leaf.tensor));
         let (context, cgraph) = expand(&tensors)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
@@ -127,6 +138,7 @@ impl Core {
             inputs,
             outputs,
             ids,
+            params,
         })
     }
 }
@@ -151,7 +163,9 @@ pub(super) fn reachable<'a>(
 /// A cgraph of exactly these tensors, in a context of its own.
 ///
 /// ggml walks a graph recursively. Adding tensors one by one, each after its sources, keeps that walk flat.
-fn expand(tensors: &[NonNull<sys::ggml_tensor>]) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
+pub(crate) fn expand(
+    tensors: &[NonNull<sys::ggml_tensor>],
+) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
     // ggml counts nodes in an `int` and doubles the count for its hash table.
     if tensors.len() > (i32::MAX / 4) as usize {
         let detail = format!("{} tensors are more than ggml counts", tensors.len());
@@ -375,7 +389,7 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
 /// # Errors
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
 #[track_caller]
-fn checked_name(name: &str) -> Result<CString> {
+pub(crate) fn checked_name(name: &str) -> Result<CString> {
     const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
     let refuse = |detail: &str| {
         Error::Param(OpError::new(

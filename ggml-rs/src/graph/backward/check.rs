@@ -103,6 +103,12 @@ pub(super) fn is_flat(tensor: Raw) -> bool {
     unsafe { node::op(tensor) }.is_some_and(|op| rules::rule(op) == Rule::Flat)
 }
 
+/// Whether the backward of a node reads the node's own result.
+pub(super) fn reads_result(tensor: Raw) -> bool {
+    // SAFETY: the builder keeps its tensors alive.
+    unsafe { node::op(tensor) }.is_none_or(rules::reads_result)
+}
+
 /// The error of a node without a backward.
 #[track_caller]
 pub(super) fn refuse(tensor: Raw, reason: impl Into<String>) -> Error {

@@ -63,7 +63,6 @@ pub(crate) fn rule(op: Op) -> Rule {
         | Op::GetRows
         | Op::DiagMaskInf
         | Op::DiagMaskZero
-        | Op::SoftMax
         | Op::Rope
         | Op::Clamp
         | Op::Pool2d
@@ -71,7 +70,7 @@ pub(crate) fn rule(op: Op) -> Rule {
         | Op::LeakyRelu
         | Op::CrossEntropyLoss => Flows(&[0]),
         Op::Im2col => Flows(&[1]),
-        Op::SetRows => Flows(&[0, 2]),
+        Op::SetRows | Op::SoftMax => Flows(&[0, 2]),
         Op::Unary(function) => unary(function),
         Op::Glu(
             Glu::Reglu
@@ -118,6 +117,21 @@ fn unary(function: Unary) -> Rule {
         | Unary::Expm1
         | Unary::Softplus => Rule::Flows(&[0]),
     }
+}
+
+/// Whether an op's backward computes from its result.
+pub(super) fn reads_result(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Div
+            | Op::Sqrt
+            | Op::Norm
+            | Op::RmsNorm
+            | Op::GroupNorm
+            | Op::L2Norm
+            | Op::SoftMax
+            | Op::Unary(Unary::Exp | Unary::Sigmoid | Unary::Tanh | Unary::Elu)
+    )
 }
 
 /// The sources of a tensor that a gradient could flow to.
@@ -183,7 +197,6 @@ fn constants(op: Op, needs: &impl Fn(usize) -> bool) -> Option<String> {
     match op {
         Op::Cpy if needs(1) => refuse("what cpy writes to"),
         Op::SoftMax if needs(1) => refuse("the mask"),
-        Op::SoftMax if needs(2) => refuse("the tensor of sinks"),
         Op::Rope if needs(2) => refuse("the tensor of frequency factors"),
         Op::CrossEntropyLoss if needs(1) => refuse("the tensor of labels"),
         _ => None,

@@ -166,7 +166,7 @@ fn packed(a: &Layout, dtypes: &[DType]) -> Verdict {
 }
 
 #[cfg(test)]
-mod testing {
+pub(super) mod testing {
     pub use crate::graph::ops::testing::{layout, transposed};
 
     use crate::graph::node::{Node, Op};
