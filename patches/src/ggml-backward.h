@@ -28,7 +28,7 @@ bool ggml_backward_is_flat(const struct ggml_tensor * node, int i);
 // The gradient as the node's rule reads it: contiguous, but for rules that take any layout.
 struct ggml_tensor * ggml_backward_gradient(struct ggml_context * ctx, const struct ggml_tensor * node, struct ggml_tensor * grad);
 
-// A contiguous tensor, by a copy where `a` is not.
+// A tensor with the strides of a new one, by a copy where `a` is not contiguous.
 struct ggml_tensor * ggml_backward_cont(struct ggml_context * ctx, struct ggml_tensor * a);
 
 // Zeros of F32 in the shape of `like`, which is not read. `any` is a tensor of F32 that is contiguous.

@@ -156,7 +156,7 @@ fn check_gated(
     split: bool,
     f: Gated,
 ) {
-    let gate: Vec<f32> = AT.iter().rev().map(|x| 0.9 * x + 0.05).collect();
+    let gate: Vec<f32> = AT.iter().rev().map(|x| 0.9 * x + 0.07).collect();
     // [4, 4] each; in one tensor a row is four of one and four of the other.
     let rows = |h: usize, r: usize| {
         if h == 0 {

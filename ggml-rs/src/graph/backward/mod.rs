@@ -49,8 +49,7 @@ type Raw = NonNull<sys::ggml_tensor>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackwardOptions {
-    /// The staging of every product that the backward makes; `None` leaves each op its own default, which for OUT_PROD,
-    /// the whole backward of MUL_MAT, is [`Staging::Float`].
+    /// The staging of every product that the backward makes. `None` is [`Staging::Float`]: gradients overflow half precision.
     pub staging: Option<Staging>,
     /// Whether what [`Builder::checkpoint`] marks is computed again instead of kept.
     pub recompute: bool,
