@@ -4,6 +4,7 @@
 //! with a backward that no case is about.
 
 mod arithmetic;
+mod block;
 mod control;
 mod normalize;
 mod products;
@@ -76,6 +77,7 @@ impl Case {
 fn cases() -> Vec<Case> {
     let families = [
         arithmetic::cases(),
+        block::cases(),
         normalize::cases(),
         products::cases(),
         reduce::cases(),
