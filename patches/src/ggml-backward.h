@@ -10,9 +10,6 @@ extern "C" {
 // Sources of a node that a rule may give a gradient.
 #define GGML_BACKWARD_SOURCES 3
 
-// No rule, ours or ggml.c's, makes more tensors than this for one node, those that add the result to a gradient included.
-#define GGML_BACKWARD_MAX_TENSORS 64
-
 // The gradients that `grad`, the contiguous gradient of `node`, gives to the sources that need one, in `to` (NULL: none).
 // Every op is one that all devices run. False: there is no rule here, and ggml.c's applies.
 bool ggml_backward_rule(

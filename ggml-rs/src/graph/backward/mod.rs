@@ -270,7 +270,8 @@ impl<'g> Builder<'g> {
     /// ```
     ///
     /// # Errors
-    /// Whatever `segment` returns. A segment that writes in place is refused by the backward, with [`Error::NotDifferentiable`].
+    /// Whatever `segment` returns. A segment that writes in place or has a custom op is refused by the backward, with
+    /// [`Error::NotDifferentiable`].
     pub fn checkpoint<R>(self, segment: impl FnOnce() -> Result<R>) -> Result<R> {
         let begin = self.core().tensors().len();
         let result = segment()?;
