@@ -10,6 +10,7 @@ mod normalize;
 mod products;
 mod reduce;
 mod rows;
+mod training;
 mod unary;
 mod views;
 mod window;
