@@ -69,9 +69,10 @@ pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, GluOp,
-    Gradients, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode,
-    Route, RowIds, RowIdsOptions, SoftMax, SortOrder, Staging, Tensor, TriPart,
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask,
+    Element, ExpertIds, FlashAttn, GatedDeltaNet, GluOp, Gradients, Graph, Input, Interpolation,
+    Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode, Route, RowIds,
+    RowIdsOptions, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, TriPart,
 };
 pub use params::{Param, Params, ParamsBuilder};
 pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};

@@ -272,6 +272,9 @@ impl Plan {
     /// # Errors
     /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
+    ///
+    /// # Panics
+    /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
     pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
@@ -434,6 +437,16 @@ impl Plan {
         let _held = how.lock(&self.accesses)?;
         let cancel = how.cancel();
         self.finished = false;
+        let outcome = self.run_splits(backends, cancel);
+        // Whatever came of the run, ggml has returned.
+        self.graph.resume_panic();
+        outcome?;
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Runs one part after the other, each on its backend.
+    fn run_splits(&mut self, backends: &mut [Backend], cancel: Option<&Cancel>) -> Result<()> {
         for split in 0..self.partition.splits.len() {
             if cancel.is_some_and(Cancel::is_cancelled) {
                 return Err(Error::Cancelled);
@@ -449,7 +462,6 @@ impl Plan {
                 unsafe { backends[split.device].compute(graph, cancel)? };
             }
         }
-        self.finished = true;
         Ok(())
     }
 }
