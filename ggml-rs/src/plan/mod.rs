@@ -446,30 +446,6 @@ impl Plan {
     }
 }
 
-/// Runs one split after the other, each on its backend. The plan's locks are held.
-fn run_splits(
-    partition: &mut Partition,
-    backends: &mut [Backend],
-    cancel: Option<&Cancel>,
-) -> Result<()> {
-    for split in 0..partition.splits.len() {
-        if cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Error::Cancelled);
-        }
-        let graphs = partition.graphs(split, cancel.is_some())?;
-        let split = &partition.splits[split];
-        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
-        // parameters.
-        unsafe { split.copy_in() };
-        for graph in graphs {
-            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
-            // it runs every node; `check_ready` compared the devices.
-            unsafe { backends[split.device].compute(graph, cancel)? };
-        }
-    }
-    Ok(())
-}
-
 /// Divides a graph among an executor's devices.
 fn partition(graph: &Graph, on: &impl Executor) -> Result<Partition> {
     let devices = on.backends().iter().map(Backend::device).collect();
@@ -514,6 +490,30 @@ impl<'a> How<'a> {
             }
         }
     }
+}
+
+/// Runs one part after the other, each on its backend.
+fn run_splits(
+    partition: &mut Partition,
+    backends: &mut [Backend],
+    cancel: Option<&Cancel>,
+) -> Result<()> {
+    for split in 0..partition.splits.len() {
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::Cancelled);
+        }
+        let graphs = partition.graphs(split, cancel.is_some())?;
+        let split = &partition.splits[split];
+        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
+        // parameters.
+        unsafe { split.copy_in() };
+        for graph in graphs {
+            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
+            // it runs every node; `check_ready` compared the devices.
+            unsafe { backends[split.device].compute(graph, cancel)? };
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Plan {
