@@ -69,7 +69,7 @@ fn central_difference(
     let (input, values) = &block.inputs[adapter];
     let mut values: Vec<f64> = values.iter().copied().map(f64::from).collect();
     let middle = values[element];
-    let mut loss = |at: f64| {
+    let mut loss = |at: f64| -> Result<f64> {
         values[element] = at;
         exact.set(input, &values)?;
         exact.run()?;

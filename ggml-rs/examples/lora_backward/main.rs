@@ -15,7 +15,7 @@ mod exact;
 use std::process::ExitCode;
 
 use block::{Block, Stagings};
-use ggml_rs::{Device, Error, Plan, PlanOptions, Result, Scheduler, Staging};
+use ggml_rs::{Device, Plan, PlanOptions, Result, Scheduler, Staging};
 
 const SEED: u64 = 1;
 /// A gradient is a sum over tokens of products of f32 values, each the end of a chain of some thirty ops with an error of
@@ -122,7 +122,7 @@ fn measure(device: Device, stagings: Stagings, exact: &[f64]) -> Result<Row> {
     })
 }
 
-fn set(plan: &mut Plan, block: &Block) -> Result<(), Error> {
+fn set(plan: &mut Plan, block: &Block) -> Result<()> {
     for (input, values) in &block.inputs {
         plan.set_f32(input, values)?;
     }

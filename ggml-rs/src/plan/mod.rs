@@ -437,31 +437,11 @@ impl Plan {
         let _held = how.lock(&self.accesses)?;
         let cancel = how.cancel();
         self.finished = false;
-        let outcome = self.run_splits(backends, cancel);
+        let outcome = run_splits(&mut self.partition, backends, cancel);
         // Whatever came of the run, ggml has returned.
         self.graph.resume_panic();
         outcome?;
         self.finished = true;
-        Ok(())
-    }
-
-    /// Runs one part after the other, each on its backend.
-    fn run_splits(&mut self, backends: &mut [Backend], cancel: Option<&Cancel>) -> Result<()> {
-        for split in 0..self.partition.splits.len() {
-            if cancel.is_some_and(Cancel::is_cancelled) {
-                return Err(Error::Cancelled);
-            }
-            let graphs = self.partition.graphs(split, cancel.is_some())?;
-            let split = &self.partition.splits[split];
-            // SAFETY: `new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
-            // parameters.
-            unsafe { split.copy_in() };
-            for graph in graphs {
-                // SAFETY: the graph is alive; `new` allocated its tensors where this device reaches them and checked that
-                // it runs every node; `check_ready` compared the devices.
-                unsafe { backends[split.device].compute(graph, cancel)? };
-            }
-        }
         Ok(())
     }
 }
@@ -510,6 +490,30 @@ impl<'a> How<'a> {
             }
         }
     }
+}
+
+/// Runs one part after the other, each on its backend.
+fn run_splits(
+    partition: &mut Partition,
+    backends: &mut [Backend],
+    cancel: Option<&Cancel>,
+) -> Result<()> {
+    for split in 0..partition.splits.len() {
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::Cancelled);
+        }
+        let graphs = partition.graphs(split, cancel.is_some())?;
+        let split = &partition.splits[split];
+        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
+        // parameters.
+        unsafe { split.copy_in() };
+        for graph in graphs {
+            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
+            // it runs every node; `check_ready` compared the devices.
+            unsafe { backends[split.device].compute(graph, cancel)? };
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Plan {
