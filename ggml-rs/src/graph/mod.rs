@@ -21,8 +21,10 @@
 //! ```
 
 mod arena;
+pub mod backward;
 mod builder;
-pub(crate) mod experts;
+mod experts;
+mod ids;
 pub(crate) mod node;
 mod op;
 pub(crate) mod ops;
@@ -30,20 +32,32 @@ mod tensor;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ggml_sys as sys;
 
-pub(crate) use arena::Context;
+pub(crate) use arena::{Arena, Context};
+pub(crate) use backward::has_backward;
+pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
+pub(crate) use builder::{Leaf, checked_name, expand};
 pub use experts::ExpertIds;
+pub(crate) use ids::IdRule;
+pub use ids::{RowIds, RowIdsOptions};
 pub use ops::inplace;
-pub use ops::{GluOp, Precision, Rope, RopeMode, Route, SoftMax, Staging, TriPart};
+pub use ops::{
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn,
+    GatedDeltaNet, GluOp, Interpolation, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope,
+    RopeMode, Route, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, TriPart,
+};
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::builder::Core;
+use crate::graph::ops::CustomOp;
 use crate::runtime;
 use crate::shape::Shape;
 
@@ -58,8 +72,12 @@ pub struct Graph {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
-    /// The number of experts that an input's ids choose from, by its index.
-    experts: HashMap<usize, usize>,
+    /// What the values of an input of ids keep to, by its index.
+    ids: HashMap<usize, IdRule>,
+    /// The parameters that its tensors refer to.
+    params: Vec<Leaf>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 // SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
@@ -84,9 +102,24 @@ impl Graph {
     /// The number of nodes that compute or view; inputs do not count.
     #[doc(alias = "ggml_graph_n_nodes")]
     pub fn nodes(&self) -> usize {
-        // SAFETY: `cgraph` is alive as long as `self`.
-        let nodes = unsafe { sys::ggml_graph_n_nodes(self.cgraph.as_ptr()) };
-        usize::try_from(nodes).unwrap_or(0)
+        // Not ggml's count, which has trainable inputs among the nodes.
+        // SAFETY: the graph keeps its tensors alive.
+        let is_node = |tensor: &&NonNull<sys::ggml_tensor>| {
+            unsafe { tensor.as_ref() }.op != sys::GGML_OP_NONE
+        };
+        self.tensors.iter().filter(is_node).count()
+    }
+
+    /// The parameters that its tensors refer to.
+    pub(crate) fn params(&self) -> &[Leaf] {
+        &self.params
+    }
+
+    /// The parameter in whose memory a tensor of this graph lies.
+    pub(crate) fn param_of(&self, tensor: NonNull<sys::ggml_tensor>) -> Option<&Leaf> {
+        // SAFETY: the graph keeps its tensors alive.
+        let base = unsafe { node::base(tensor) };
+        self.params.iter().find(|leaf| leaf.tensor == base)
     }
 
     /// Every tensor of the graph, each after those it depends on.
@@ -102,9 +135,22 @@ impl Graph {
         self.inputs.len()
     }
 
-    /// How many experts an input's values choose from, where they are ids of experts.
-    pub(crate) fn experts(&self, input: &Input) -> Option<usize> {
-        self.experts.get(&input.index()).copied()
+    /// What an input's values keep to, where they are ids.
+    pub(crate) fn id_rule(&self, input: &Input) -> Option<IdRule> {
+        self.ids.get(&input.index()).copied()
+    }
+
+    /// Continues the first panic of a closure since the last call.
+    pub(crate) fn resume_panic(&self) {
+        // All are asked, so that none is left for a later run.
+        let mut panics: Vec<_> = self
+            .custom
+            .iter()
+            .filter_map(|op| op.take_panic())
+            .collect();
+        if !panics.is_empty() {
+            resume_unwind(panics.swap_remove(0));
+        }
     }
 
     /// An input's name.

@@ -46,8 +46,8 @@ impl<'g> Tensor<'g> {
     #[track_caller]
     pub fn mul_mat_id(self, b: Tensor<'g>, ids: ExpertIds<'g>) -> Result<Self> {
         check_mul_mat_id(self.layout(), b.layout(), ids.tensor.layout(), ids.experts)?;
-        // SAFETY: the tensors are alive, and the check mirrors ggml_mul_mat_id's assertions. The ids are an input whose values
-        // the plan has checked to be below the number of matrices.
+        // SAFETY: the tensors are alive, and the check mirrors ggml_mul_mat_id's assertions. The ids are below the number of
+        // matrices: the plan has checked them, or a sort made them.
         self.make("mul_mat_id", |context| unsafe {
             sys::ggml_mul_mat_id(context, self.as_ptr(), b.as_ptr(), ids.tensor.as_ptr())
         })

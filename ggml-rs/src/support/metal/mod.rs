@@ -1,9 +1,14 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
 mod arrange;
+mod attention;
+mod conv;
 mod elementwise;
+mod image;
 mod normalize;
+mod recurrent;
 mod reduce;
+mod rows;
 
 use super::{Verdict, require};
 use crate::dtype::DType::{BF16, F16, F32};
@@ -42,6 +47,38 @@ pub fn check(node: &Node) -> Verdict {
         (Op::Repeat | Op::Pad | Op::PadReflect1d | Op::Roll | Op::Diag | Op::Tri, _) => {
             arrange::check(node)
         }
+        (Op::GetRows | Op::GetRowsBack | Op::SetRows | Op::AddId | Op::Argsort | Op::TopK, _) => {
+            rows::check(node)
+        }
+        (
+            Op::Im2col
+            | Op::Col2im1d
+            | Op::ConvTranspose1d
+            | Op::Conv2d
+            | Op::Conv2dDw
+            | Op::Conv3d
+            | Op::ConvTranspose2d
+            | Op::Pool2d,
+            _,
+        ) => conv::check(node),
+        (
+            Op::FlashAttnExt
+            | Op::LightningIndexer
+            | Op::Dsv4HcComb
+            | Op::Dsv4HcPre
+            | Op::Dsv4HcPost,
+            _,
+        ) => attention::check(node),
+        (Op::TimestepEmbedding, _) => image::check(node),
+        (
+            Op::SsmConv
+            | Op::SsmScan
+            | Op::RwkvWkv6
+            | Op::RwkvWkv7
+            | Op::GatedDeltaNet
+            | Op::SolveTri,
+            _,
+        ) => recurrent::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }
