@@ -213,6 +213,18 @@ impl Device {
         Backend::new(self)
     }
 
+    /// Where tensors for this device are allocated.
+    pub(crate) fn buffer_type(self) -> sys::ggml_backend_buffer_type_t {
+        // SAFETY: the device lives as long as the process.
+        unsafe { sys::ggml_backend_dev_buffer_type(self.as_ptr()) }
+    }
+
+    /// Whether it can use buffers of this type.
+    pub(crate) fn takes(self, kind: sys::ggml_backend_buffer_type_t) -> bool {
+        // SAFETY: device and buffer type live as long as the process.
+        unsafe { sys::ggml_backend_dev_supports_buft(self.as_ptr(), kind) }
+    }
+
     pub(crate) fn as_ptr(self) -> sys::ggml_backend_dev_t {
         self.0.as_ptr()
     }

@@ -38,6 +38,9 @@ pub enum Error {
     /// The device does not run a node of the graph.
     #[error(transparent)]
     Unsupported(#[from] Box<Unsupported>),
+    /// A node between a marked tensor and the loss has no backward.
+    #[error(transparent)]
+    NotDifferentiable(#[from] Box<NotDifferentiable>),
     /// Memory could not be obtained.
     #[error("allocate {bytes} bytes for {what}: {detail}")]
     Alloc {
@@ -67,6 +70,15 @@ pub enum Error {
         device: String,
         /// The first failure.
         cause: String,
+    },
+    /// The run was cancelled through a [`Cancel`](crate::Cancel). The backend stays usable, and the plan can run again.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// Another thread uses the parameters, and the call was asked not to wait.
+    #[error("the storage of parameter `{what}` is in use by another thread")]
+    Busy {
+        /// The first parameter of the storage.
+        what: String,
     },
     /// A tensor wrote past its end: bytes behind it changed.
     #[error(
@@ -200,6 +212,30 @@ impl fmt::Display for Unsupported {
         write!(f, "{} does not run {}(", self.device, self.op)?;
         write_operands(f, &self.operands)?;
         write!(f, ") [{}]: {}", self.node, self.reason)
+    }
+}
+
+/// A node through which no gradient goes, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub struct NotDifferentiable {
+    /// The op, by ggml's name in upper case (`FLASH_ATTN_EXT`).
+    pub op: String,
+    /// The node's name in the graph; empty where it has none.
+    pub node: String,
+    /// The operands, in the op's order.
+    pub operands: Vec<Operand>,
+    /// The reason, and a way out where there is one.
+    pub reason: String,
+    /// Where the caller asked for the backward.
+    pub at: &'static Location<'static>,
+}
+
+impl fmt::Display for NotDifferentiable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no gradient goes through {}(", self.op)?;
+        write_operands(f, &self.operands)?;
+        let (file, line) = (self.at.file(), self.at.line());
+        write!(f, ") [{}]: {} ({file}:{line})", self.node, self.reason)
     }
 }
 

@@ -116,6 +116,17 @@ impl Layout {
         self.ne[0] == self.dtype.block_len() || self.has_packed_rows()
     }
 
+    /// `ggml_is_contiguous_1`: rows at any distance, all of them at the same one.
+    pub fn is_contiguous_1(&self) -> bool {
+        let mut next = self.nb[1].saturating_mul(self.ne[1]);
+        self.has_contiguous_rows()
+            && (2..4).all(|i| {
+                let follows = self.ne[i] == 1 || self.nb[i] == next;
+                next = next.saturating_mul(self.ne[i]);
+                follows
+            })
+    }
+
     /// `ggml_is_padded_1d`: packed rows at any distance, higher dimensions packed.
     pub fn is_padded_1d(&self) -> bool {
         self.has_packed_rows()
@@ -276,6 +287,23 @@ mod tests {
             }
             .may_overlap_itself()
         );
+    }
+
+    #[test]
+    fn rows_at_one_distance_may_have_gaps() {
+        let gaps = |nb| Layout {
+            nb,
+            ..layout(DType::F32, &[4, 3, 2])
+        };
+        assert!(gaps([4, 32, 96, 192]).is_contiguous_1());
+        assert!(!gaps([4, 32, 128, 256]).is_contiguous_1());
+        assert!(!gaps([8, 32, 96, 192]).is_contiguous_1());
+        // Contiguous, but a kernel that steps from row to row by nb[1] leaves the tensor.
+        let around_one = Layout {
+            nb: [4, 96, 16, 32],
+            ..layout(DType::F32, &[4, 1, 2])
+        };
+        assert!(around_one.is_contiguous() && !around_one.is_contiguous_1());
     }
 
     #[test]

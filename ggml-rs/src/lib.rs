@@ -27,7 +27,7 @@
 //!    where the op was written ([`Error`]);
 //! 2. checks, when a plan is made, that the device runs every node, against tables of its own, because a
 //!    device's answer alone is not reliable ([`Device::unsupported`]);
-//! 3. checks sizes before memory is asked for;
+//! 3. checks sizes before memory is asked for, and keeps the threads that share parameters apart ([`params`]);
 //! 4. turns an assertion that is hit all the same while a graph is built or allocated into
 //!    [`Error::Internal`]. This last net needs unwinding: it does not exist with `panic = "abort"`, nor while
 //!    a graph computes.
@@ -48,6 +48,7 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod graph;
+pub mod params;
 pub mod plan;
 pub mod quantize;
 pub mod registry;
@@ -61,16 +62,19 @@ mod logging;
 mod runtime;
 mod support;
 
-pub use backend::Backend;
+pub use backend::{
+    Backend, Cancel, Executor, Fallback, Priority, Scheduler, ThreadPool, ThreadPoolOptions,
+};
 pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, ExpertIds,
-    FlashAttn, GatedDeltaNet, Graph, Input, Interpolation, Output, Pool, Pool1d, Pool2d,
-    PoolOptions, Precision, Route, RowIds, RowIdsOptions, Scale, SortOrder, SsmScan, Staging,
-    Tasks, Tensor,
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask,
+    Element, ExpertIds, FlashAttn, GatedDeltaNet, GluOp, Gradients, Graph, Input, Interpolation,
+    Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode, Route, RowIds,
+    RowIdsOptions, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, TriPart,
 };
-pub use plan::{Placement, Plan, PlanOptions};
+pub use params::{Param, Params, ParamsBuilder};
+pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};
 pub use registry::RegistryOptions;
 pub use shape::{IntoShape, Shape};

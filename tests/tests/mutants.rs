@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use ggml_rs_tests::mutant::{self, Change};
@@ -231,10 +233,39 @@ fn some_cases_fail(run: &Run, reason: &str) -> Result<String> {
     }
 }
 
+/// How many mutants are built and run at a time: compiling one leaves cores idle, which another's cases use.
+const AT_A_TIME: usize = 2;
+
+/// The folders in which nobody builds now.
+static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// A folder to build in, for as long as this lives.
+struct Work(usize);
+
+impl Work {
+    /// libtest-mimic runs no more than [`AT_A_TIME`] tests, so no more folders are made.
+    fn take() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self(free.unwrap_or_else(|| MADE.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn dir(&self) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutants-{}", self.0))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(self.0);
+    }
+}
+
 /// Builds the backend library with these changes, none for the control, and runs cases on it.
 fn run_cases(name: &str, changes: &[Change], cases: Cases, order: &str) -> Result<Run> {
-    let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
-    let library = mutant::build(&work, name, changes)?;
+    let work = Work::take();
+    let library = mutant::build(&work.dir(), name, changes)?;
     let library = library
         .to_str()
         .context("the target folder's path is not UTF-8")?;
@@ -326,8 +357,7 @@ fn trial(name: &'static str, test: impl FnOnce() -> Result<String> + Send + 'sta
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
-    // They share a build folder.
-    args.test_threads = Some(1);
+    args.test_threads = Some(AT_A_TIME);
 
     let simulated = env!("GGML_BACKENDS")
         .split(',')

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bindings, mac_report, patches,
+    asserts, bindings, mac_report, patches,
     pin::{Pin, checkout},
     upgrade::{self, Outcome},
 };
@@ -41,6 +41,18 @@ Exit codes:
   0  done, and nothing is wrong
   1  verify found something wrong
   2  wrong usage, or the command refused or could not do its work";
+
+const ASSERTS_HELP: &str = "\
+The snapshot holds, for every public function of ggml.h, ggml-alloc.h and ggml-backend.h, the conditions that it asserts itself or
+through static helpers of its file. A condition that changes is a check of ggml-rs that may have to change: read the function,
+change its check in ggml-rs/src, then write the snapshot. xtask/src/asserts/source.rs says what the reader does not see.
+
+--unchecked is a list to read, not a verdict: a wrapper counts as checked where its function names a check or a Refusal.
+
+Exit codes:
+  0  written, or nothing differs
+  1  --check found a difference
+  2  wrong usage, or the sources could not be read";
 
 const UPGRADE_HELP: &str = "\
 Follows the checklist in vendor/README.md as far as a program can: pins the version, lets cargo record its checksum, tries every
@@ -86,6 +98,16 @@ enum Command {
         /// Compare instead of writing, and fail where they differ
         #[arg(long)]
         check: bool,
+    },
+    /// Write ggml-rs/asserts.txt: what each public function of the patched ggml asserts
+    #[command(after_help = ASSERTS_HELP)]
+    Asserts {
+        /// Compare instead of writing, and fail where they differ
+        #[arg(long)]
+        check: bool,
+        /// List wrapped functions that assert something and whose wrapper shows no check of its own
+        #[arg(long, conflicts_with = "check")]
+        unchecked: bool,
     },
     /// Edit the patch series as commits of a git working tree
     #[command(after_help = PATCHES_HELP)]
@@ -154,6 +176,11 @@ fn dispatch(command: Command) -> Result<bool> {
     match command {
         Command::Bindings { check: true } => bindings::check(),
         Command::Bindings { check: false } => bindings::write().map(|()| true),
+        Command::Asserts {
+            unchecked: true, ..
+        } => asserts::print_unchecked().map(|()| true),
+        Command::Asserts { check: true, .. } => asserts::check(),
+        Command::Asserts { check: false, .. } => asserts::write().map(|()| true),
         Command::Patches { command } => run_patches(command),
         Command::Upgrade { version, dry_run } => {
             let outcome = upgrade::upgrade(&checkout(), &version, dry_run)?;

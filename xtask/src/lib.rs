@@ -1,6 +1,7 @@
 //! Maintainers' commands of ggml-rs. See `cargo xtask --help`.
 #![deny(missing_docs)]
 
+pub mod asserts;
 pub mod bindings;
 pub mod cli;
 pub mod git;

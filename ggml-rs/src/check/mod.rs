@@ -1,6 +1,12 @@
 //! Whether numbers are right: comparison, and references in double precision.
 
 mod compare;
+mod evaluate;
+mod gradients;
 pub mod reference;
 
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
+pub use evaluate::{Interpreter, evaluate};
+pub use gradients::{
+    Data, Deviation, GradientOptions, GradientReport, Inputs, differentiable_ops, gradients,
+};

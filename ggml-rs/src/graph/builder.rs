@@ -1,15 +1,20 @@
 //! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
 
+mod params;
+
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::c_char;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggml_sys as sys;
+
+pub(crate) use params::Leaf;
 
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
@@ -34,8 +39,13 @@ struct Parts {
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
+    /// What a backward computes again, as ranges of `tensors`, none of which overlap.
+    segments: Vec<Range<usize>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
+    params: Vec<Leaf>,
+    /// Where a parameter is in `params`, so that it gives one tensor only.
+    by_param: HashMap<(u64, usize), usize>,
     /// The closures that nodes call.
     custom: Vec<Arc<CustomOp>>,
 }
@@ -58,14 +68,42 @@ impl Core {
         op: &'static str,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Result<NonNull<sys::ggml_tensor>> {
-        let context = self.parts.borrow_mut().arena.reserve_tensor()?;
+        let mut parts = self.parts.borrow_mut();
+        let context = parts.arena.reserve_tensor()?;
         let tensor = guard::call(op, || make(context))?;
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::Internal {
             step: op,
             message: "no tensor was made".into(),
         })?;
-        self.parts.borrow_mut().tensors.push(tensor);
+        parts.tensors.push(tensor);
         Ok(tensor)
+    }
+
+    /// Every tensor so far, in the order of creation.
+    pub fn tensors(&self) -> Vec<NonNull<sys::ggml_tensor>> {
+        self.parts.borrow().tensors.clone()
+    }
+
+    /// Appends tensors that were made in contexts of their own.
+    pub fn adopt(&self, contexts: Vec<Context>, tensors: Vec<NonNull<sys::ggml_tensor>>) {
+        let mut parts = self.parts.borrow_mut();
+        for context in contexts {
+            parts.arena.adopt(context);
+        }
+        parts.tensors.extend(tensors);
+    }
+
+    /// Makes a segment of everything from this tensor on; segments in it are part of it.
+    pub fn add_segment(&self, begin: usize) {
+        let mut parts = self.parts.borrow_mut();
+        let segment = begin..parts.tensors.len();
+        parts.segments.retain(|inner| inner.start < begin);
+        parts.segments.push(segment);
+    }
+
+    /// The segments that a backward computes again.
+    pub fn segments(&self) -> Vec<Range<usize>> {
+        self.parts.borrow().segments.clone()
     }
 
     /// The graph of everything the outputs depend on.
@@ -75,10 +113,13 @@ impl Core {
     pub fn finish(self) -> Result<Graph> {
         let Parts {
             arena,
-            mut tensors,
+            tensors,
             inputs,
             outputs,
             ids,
+            mut params,
+            by_param: _,
+            segments: _,
             custom,
         } = self.parts.into_inner();
         if outputs.is_empty() {
@@ -88,8 +129,11 @@ impl Core {
                 Vec::new(),
             )));
         }
-        let wanted = reachable(inputs.iter().chain(&outputs));
-        tensors.retain(|tensor| wanted.contains(tensor));
+        let marks = Marks::of_needed(&tensors, inputs.iter().chain(&outputs));
+        // A parameter that nothing needs is neither locked nor asked for values.
+        params.retain(|leaf| marks.has(leaf.tensor));
+        let tensors: Vec<_> = marks.marked().collect();
+        drop(marks);
         let (context, cgraph) = expand(&tensors)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
@@ -101,13 +145,72 @@ impl Core {
             inputs,
             outputs,
             ids,
+            params,
             custom,
         })
     }
 }
 
+/// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
+/// the tensors.
+struct Marks<'t> {
+    /// In the order of creation.
+    tensors: &'t [NonNull<sys::ggml_tensor>],
+}
+
+impl<'t> Marks<'t> {
+    /// A bit that ggml does not use.
+    const BIT: i32 = 1 << 30;
+
+    /// Marks everything that `roots` depend on, themselves included.
+    fn of_needed<'a>(
+        tensors: &'t [NonNull<sys::ggml_tensor>],
+        roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
+    ) -> Self {
+        let mark = |tensor: *mut sys::ggml_tensor| {
+            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
+            unsafe { (*tensor).flags |= Self::BIT };
+        };
+        let marks = Self { tensors };
+        roots.for_each(|root| mark(root.as_ptr()));
+        // Backwards, so that all that need a tensor come before it.
+        for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
+            // SAFETY: as above.
+            let (src, view_src) = unsafe { (tensor.as_ref().src, tensor.as_ref().view_src) };
+            for needed in src.into_iter().chain([view_src]) {
+                if !needed.is_null() {
+                    mark(needed);
+                }
+            }
+        }
+        marks
+    }
+
+    fn has(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
+        // SAFETY: all tensors of the builder are alive.
+        unsafe { tensor.as_ref() }.flags & Self::BIT != 0
+    }
+
+    /// What is marked, in the order of creation.
+    fn marked(&self) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> {
+        self.tensors
+            .iter()
+            .copied()
+            .filter(|&tensor| self.has(tensor))
+    }
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        for tensor in self.tensors {
+            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
+            unsafe { (*tensor.as_ptr()).flags &= !Self::BIT };
+        }
+    }
+}
+
 /// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
-fn reachable<'a>(
+pub(super) fn reachable<'a>(
     roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
 ) -> HashSet<NonNull<sys::ggml_tensor>> {
     let mut open: Vec<_> = roots.copied().collect();
@@ -126,7 +229,9 @@ fn reachable<'a>(
 /// A cgraph of exactly these tensors, in a context of its own.
 ///
 /// ggml walks a graph recursively. Adding tensors one by one, each after its sources, keeps that walk flat.
-fn expand(tensors: &[NonNull<sys::ggml_tensor>]) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
+pub(crate) fn expand(
+    tensors: &[NonNull<sys::ggml_tensor>],
+) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
     // ggml counts nodes in an `int` and doubles the count for its hash table.
     if tensors.len() > (i32::MAX / 4) as usize {
         let detail = format!("{} tensors are more than ggml counts", tensors.len());
@@ -149,12 +254,12 @@ fn expand(tensors: &[NonNull<sys::ggml_tensor>]) -> Result<(Context, NonNull<sys
         step: "ggml_new_graph_custom",
         message: "no graph was made".into(),
     })?;
-    for tensor in tensors {
-        // SAFETY: graph and tensor are alive, and the graph has room for all of them.
-        guard::call("ggml_build_forward_expand", || unsafe {
-            sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr());
-        })?;
-    }
+    guard::call("ggml_build_forward_expand", || {
+        for tensor in tensors {
+            // SAFETY: graph and tensor are alive, and the graph has room for all of them.
+            unsafe { sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr()) };
+        }
+    })?;
     Ok((context, cgraph))
 }
 
@@ -362,13 +467,17 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
     Ok(())
 }
 
-/// A name as ggml stores it.
+/// A name as ggml stores it, NULs behind it included.
+pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
+
+/// Checks a name.
 ///
 /// # Errors
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
 #[track_caller]
-fn checked_name(name: &str) -> Result<CString> {
-    const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
+pub(crate) fn checked_name(name: &str) -> Result<Name> {
+    let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
+    let longest = stored.len() - 1;
     let refuse = |detail: &str| {
         Error::Param(OpError::new(
             "name",
@@ -376,8 +485,14 @@ fn checked_name(name: &str) -> Result<CString> {
             Vec::new(),
         ))
     };
-    if name.len() > LONGEST {
-        return Err(refuse(&format!("is longer than {LONGEST} bytes")));
+    if name.len() > longest {
+        return Err(refuse(&format!("is longer than {longest} bytes")));
     }
-    CString::new(name).map_err(|_| refuse("contains a NUL"))
+    if name.contains('\0') {
+        return Err(refuse("contains a NUL"));
+    }
+    for (stored, byte) in stored.iter_mut().zip(name.bytes()) {
+        *stored = byte as c_char;
+    }
+    Ok(stored)
 }

@@ -21,6 +21,7 @@
 //! ```
 
 mod arena;
+pub mod backward;
 mod builder;
 mod experts;
 mod ids;
@@ -37,15 +38,19 @@ use std::sync::Arc;
 
 use ggml_sys as sys;
 
-pub(crate) use arena::Context;
+pub(crate) use arena::{Arena, Context};
+pub(crate) use backward::has_backward;
+pub use backward::{BackwardOptions, Gradients};
 pub use builder::Builder;
+pub(crate) use builder::{Leaf, checked_name, expand};
 pub use experts::ExpertIds;
 pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
+pub use ops::inplace;
 pub use ops::{
-    Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn,
-    GatedDeltaNet, Interpolation, Pool, Pool1d, Pool2d, PoolOptions, Precision, Route, Scale,
-    SortOrder, SsmScan, Staging, Tasks,
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn,
+    GatedDeltaNet, GluOp, Interpolation, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope,
+    RopeMode, Route, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, TriPart,
 };
 pub use tensor::Tensor;
 
@@ -69,6 +74,8 @@ pub struct Graph {
     outputs: Vec<NonNull<sys::ggml_tensor>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
+    /// The parameters that its tensors refer to.
+    params: Vec<Leaf>,
     /// The closures that nodes call.
     custom: Vec<Arc<CustomOp>>,
 }
@@ -95,9 +102,24 @@ impl Graph {
     /// The number of nodes that compute or view; inputs do not count.
     #[doc(alias = "ggml_graph_n_nodes")]
     pub fn nodes(&self) -> usize {
-        // SAFETY: `cgraph` is alive as long as `self`.
-        let nodes = unsafe { sys::ggml_graph_n_nodes(self.cgraph.as_ptr()) };
-        usize::try_from(nodes).unwrap_or(0)
+        // Not ggml's count, which has trainable inputs among the nodes.
+        // SAFETY: the graph keeps its tensors alive.
+        let is_node = |tensor: &&NonNull<sys::ggml_tensor>| {
+            unsafe { tensor.as_ref() }.op != sys::GGML_OP_NONE
+        };
+        self.tensors.iter().filter(is_node).count()
+    }
+
+    /// The parameters that its tensors refer to.
+    pub(crate) fn params(&self) -> &[Leaf] {
+        &self.params
+    }
+
+    /// The parameter in whose memory a tensor of this graph lies.
+    pub(crate) fn param_of(&self, tensor: NonNull<sys::ggml_tensor>) -> Option<&Leaf> {
+        // SAFETY: the graph keeps its tensors alive.
+        let base = unsafe { node::base(tensor) };
+        self.params.iter().find(|leaf| leaf.tensor == base)
     }
 
     /// Every tensor of the graph, each after those it depends on.

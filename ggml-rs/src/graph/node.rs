@@ -102,6 +102,57 @@ fn asks_for_float(op: Op, params: &[i32]) -> bool {
     }
 }
 
+/// The tensor that owns a tensor's memory: itself, unless it is a view. ggml never makes a view of a view.
+///
+/// # Safety
+/// `tensor` must be alive.
+pub(crate) unsafe fn base(tensor: NonNull<sys::ggml_tensor>) -> NonNull<sys::ggml_tensor> {
+    // SAFETY: the caller vouches for the tensor.
+    NonNull::new(unsafe { tensor.as_ref() }.view_src).unwrap_or(tensor)
+}
+
+/// Whether a tensor computes nothing: an input, or another look at the same memory.
+///
+/// # Safety
+/// `tensor` must be alive.
+pub(crate) unsafe fn is_empty(tensor: NonNull<sys::ggml_tensor>) -> bool {
+    // SAFETY: the caller vouches for the tensor.
+    matches!(
+        unsafe { tensor.as_ref() }.op,
+        sys::GGML_OP_NONE
+            | sys::GGML_OP_RESHAPE
+            | sys::GGML_OP_VIEW
+            | sys::GGML_OP_PERMUTE
+            | sys::GGML_OP_TRANSPOSE
+    )
+}
+
+/// The tensors, other than its own result, to whose memory a node writes.
+///
+/// A result that is a view and that is computed is a write in place; that is how ggml marks CPY, SET, SET_ROWS and every
+/// `_inplace` op. AdamW moreover updates its two moments.
+///
+/// # Safety
+/// `tensor` and its operands must be alive.
+pub(crate) unsafe fn written(tensor: NonNull<sys::ggml_tensor>) -> Vec<NonNull<sys::ggml_tensor>> {
+    // SAFETY: the caller vouches for the tensor and its operands.
+    unsafe {
+        if is_empty(tensor) {
+            return Vec::new();
+        }
+        let node = tensor.as_ref();
+        let moments: &[_] = match node.op {
+            sys::GGML_OP_OPT_STEP_ADAMW => &node.src[2..4],
+            _ => &[],
+        };
+        let moments = moments.iter().filter_map(|&source| NonNull::new(source));
+        NonNull::new(node.view_src)
+            .into_iter()
+            .chain(moments.map(|moment| base(moment)))
+            .collect()
+    }
+}
+
 /// A tensor's name.
 ///
 /// # Safety

@@ -51,6 +51,14 @@ impl<'g> Tensor<'g> {
         Self::new(self.builder.core().create(op, make)?, self.builder)
     }
 
+    /// The handle of another tensor of the same builder.
+    ///
+    /// # Errors
+    /// As [`Tensor::new`].
+    pub(super) fn sibling(self, ptr: NonNull<sys::ggml_tensor>) -> Result<Self> {
+        Self::new(ptr, self.builder)
+    }
+
     pub(super) fn builder(self) -> Builder<'g> {
         self.builder
     }

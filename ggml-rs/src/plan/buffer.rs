@@ -14,7 +14,7 @@ use crate::logging;
 const POISON: u8 = 0xff;
 
 /// A buffer on a device.
-pub(super) struct Buffer(NonNull<sys::ggml_backend_buffer>);
+pub(crate) struct Buffer(NonNull<sys::ggml_backend_buffer>);
 
 impl Buffer {
     /// A poisoned buffer of this size.
@@ -35,6 +35,12 @@ impl Buffer {
         let buffer = NonNull::new(buffer).ok_or_else(|| refused(what, bytes))?;
         poison(buffer);
         Ok(Self(buffer))
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> sys::ggml_backend_buffer_type_t {
+        // SAFETY: the buffer is alive.
+        unsafe { sys::ggml_backend_buffer_get_type(self.0.as_ptr()) }
     }
 
     /// Places a tensor `offset` bytes into the buffer.
@@ -72,7 +78,7 @@ impl Drop for Buffer {
 }
 
 /// Fills a buffer with NaN bytes.
-pub(super) fn poison(buffer: NonNull<sys::ggml_backend_buffer>) {
+pub(crate) fn poison(buffer: NonNull<sys::ggml_backend_buffer>) {
     // SAFETY: the buffer is alive.
     unsafe { sys::ggml_backend_buffer_clear(buffer.as_ptr(), POISON) };
 }
@@ -84,7 +90,7 @@ pub(super) fn poison(buffer: NonNull<sys::ggml_backend_buffer>) {
 ///
 /// # Errors
 /// [`Error::Internal`].
-pub(super) unsafe fn alloc_size(
+pub(crate) unsafe fn alloc_size(
     kind: sys::ggml_backend_buffer_type_t,
     tensor: NonNull<sys::ggml_tensor>,
 ) -> Result<usize> {
@@ -98,7 +104,7 @@ pub(super) unsafe fn alloc_size(
 ///
 /// # Errors
 /// [`Error::Alloc`].
-pub(super) fn check_size(
+pub(crate) fn check_size(
     device: Device,
     kind: sys::ggml_backend_buffer_type_t,
     bytes: usize,
@@ -115,7 +121,7 @@ pub(super) fn check_size(
 ///
 /// # Errors
 /// [`Error::Alloc`].
-pub(super) fn check_memory(device: Device, bytes: usize, what: &str) -> Result<()> {
+pub(crate) fn check_memory(device: Device, bytes: usize, what: &str) -> Result<()> {
     if device.kind() != DeviceKind::Cpu {
         return Ok(());
     }
@@ -135,7 +141,7 @@ fn check_limit(device: Device, bytes: usize, limit: usize, what: &str) -> Result
 }
 
 /// The error of an allocation that the device refused.
-pub(super) fn refused(what: &str, bytes: usize) -> Error {
+pub(crate) fn refused(what: &str, bytes: usize) -> Error {
     let detail = logging::take_error().unwrap_or_else(|| "the device refused".to_owned());
     Error::Alloc {
         what: what.to_owned(),

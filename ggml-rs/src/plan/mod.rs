@@ -19,25 +19,38 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
-mod buffer;
+mod assign;
+mod assigned;
+pub(crate) mod buffer;
 mod integers;
+mod memory;
+mod partition;
 mod pooled;
+mod running;
 mod separate;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
+use std::thread::sleep;
+use std::time::Duration;
 
 use ggml_sys as sys;
 
-use crate::backend::Backend;
+pub use assigned::Assigned;
+pub use memory::MemoryUse;
+
+use crate::backend::{Backend, Cancel, Executor};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::{Graph, Input, Output};
+use crate::params::{Accesses, Held, Wait};
 use crate::quantize::{dequantize, quantize};
 use crate::trace::{Dispatch, Recorder};
+use partition::Partition;
 use pooled::Pooled;
+use running::Running;
 use separate::Separate;
 
 /// Where a plan puts its tensors.
@@ -62,21 +75,23 @@ pub struct PlanOptions {
     pub placement: Placement,
 }
 
-/// A graph allocated on a device.
+/// A graph allocated on a device, or on several.
 ///
 /// Memory starts as NaN bytes, so values that nothing has written show. Inputs keep their values from one
-/// run to the next.
+/// run to the next. Parameters ([`Params`](crate::Params)) lie outside of the plan.
 pub struct Plan {
     graph: Graph,
-    device: Device,
+    partition: Partition,
     memory: PlanMemory,
+    uses: Vec<MemoryUse>,
+    accesses: Accesses,
     /// Which inputs have values.
     set: Vec<bool>,
     /// Whether outputs hold the results of a finished run.
     finished: bool,
 }
 
-// SAFETY: a plan owns its graph and buffers, and ggml ties neither to a thread.
+// SAFETY: a plan owns its graph and buffers, and ggml ties neither to a thread; the parameters of its graph are under locks.
 unsafe impl Send for Plan {}
 
 enum PlanMemory {
@@ -86,32 +101,104 @@ enum PlanMemory {
 }
 
 impl Plan {
-    /// Checks that the backend's device runs every node, and allocates memory for the graph there.
+    /// Checks that the backend's device runs every node, and allocates memory for the graph there. Given a
+    /// [`Scheduler`](crate::Scheduler), divides the graph among its backends.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for the first node that the device does not run; [`Error::Alloc`].
+    /// [`Error::Unsupported`] for the first node that the device does not run, or that none of the scheduler's does;
+    /// [`Error::Alloc`]; [`Error::Device`] for a parameter in memory that the device cannot use.
     #[doc(alias = "ggml_gallocr_alloc_graph")]
-    pub fn new(graph: Graph, backend: &Backend, options: PlanOptions) -> Result<Self> {
-        let device = backend.device();
-        if let Some(unsupported) = device.unsupported(&graph).into_iter().next() {
-            return Err(Error::Unsupported(Box::new(unsupported)));
-        }
-        let memory = match options.placement {
-            Placement::Pooled => PlanMemory::Pooled {
-                _allocator: Pooled::new(&graph, backend)?,
-            },
+    pub fn new(graph: Graph, on: &impl Executor, options: PlanOptions) -> Result<Self> {
+        let partition = partition(&graph, on)?;
+        Self::on_partition(graph, partition, on.backends(), options)
+    }
+
+    fn on_partition(
+        graph: Graph,
+        partition: Partition,
+        backends: &[Backend],
+        options: PlanOptions,
+    ) -> Result<Self> {
+        let account = |tensors: &[usize]| memory::account(&graph, &partition, backends, tensors);
+        let (memory, uses) = match options.placement {
+            Placement::Pooled => {
+                let pooled = Pooled::new(&partition)?;
+                let mut uses = account(&pooled.measure(&partition)?)?;
+                pooled.allocate(&graph, &partition)?;
+                for (used, allocated) in uses.iter_mut().zip(pooled.allocated()) {
+                    used.tensors = allocated;
+                }
+                (PlanMemory::Pooled { _allocator: pooled }, uses)
+            }
             Placement::Separate { sentinel_bytes } => {
-                PlanMemory::Separate(Separate::new(&graph, backend, sentinel_bytes)?)
+                let uses = account(&separate::size(&partition, sentinel_bytes)?)?;
+                let separate = Separate::new(&partition, sentinel_bytes)?;
+                (PlanMemory::Separate(separate), uses)
             }
         };
-        let set = vec![false; graph.input_count()];
         Ok(Self {
-            graph,
-            device,
-            memory,
-            set,
+            accesses: Accesses::of(&graph),
+            set: vec![false; graph.input_count()],
             finished: false,
+            graph,
+            partition,
+            memory,
+            uses,
         })
+    }
+
+    /// What [`Plan::new`] would use, by device in the order of `on`. Nothing is allocated.
+    ///
+    /// ```
+    /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+    /// let (graph, _) = Graph::build(|g| {
+    ///     let (x, _) = g.input("x", DType::F32, [1024])?;
+    ///     g.output("y", x.scale(2.0)?)
+    /// })?;
+    /// let backend = Device::cpu()?.open()?;
+    /// let before = Plan::measure(&graph, &backend, PlanOptions::default())?;
+    /// assert_eq!(before[0].tensors, 2 * 4096);
+    /// let plan = Plan::new(graph, &backend, PlanOptions::default())?;
+    /// assert_eq!(plan.memory(), before);
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    #[doc(alias = "ggml_gallocr_reserve_n_size")]
+    pub fn measure(
+        graph: &Graph,
+        on: &impl Executor,
+        options: PlanOptions,
+    ) -> Result<Vec<MemoryUse>> {
+        let partition = partition(graph, on)?;
+        let uses = memory::tensors(&partition, options.placement)
+            .and_then(|tensors| memory::account(graph, &partition, on.backends(), &tensors));
+        partition.undo();
+        uses
+    }
+
+    /// What the plan uses, by device.
+    #[doc(alias = "ggml_gallocr_get_buffer_size")]
+    pub fn memory(&self) -> &[MemoryUse] {
+        &self.uses
+    }
+
+    /// Every node that computes, in the order in which they run, with its device.
+    #[doc(alias = "ggml_backend_sched_get_tensor_backend")]
+    pub fn assigned(&self) -> impl Iterator<Item = Assigned> + '_ {
+        assigned::list(&self.partition)
+    }
+
+    /// How many runs of nodes on one device follow each other.
+    #[doc(alias = "ggml_backend_sched_get_n_splits")]
+    pub fn splits(&self) -> usize {
+        self.partition.splits.len()
+    }
+
+    /// How many tensors a run copies from one device to another.
+    pub fn copies(&self) -> usize {
+        self.partition.copies_in_a_run()
     }
 
     /// Sets an input from `f32` values in ne order, rounded to the input's type.
@@ -179,18 +266,49 @@ impl Plan {
 
     /// Runs the graph and waits for its end.
     ///
+    /// Where other threads use the parameters of the graph, it waits for them first: a training step has nothing else to
+    /// do, and a caller that has uses [`Plan::try_run`].
+    ///
     /// # Errors
-    /// [`Error::Param`] when an input has no values or the backend works on another device;
+    /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
     ///
     /// # Panics
     /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
-    pub fn run(&mut self, backend: &mut Backend) -> Result<()> {
-        self.check_ready("Plan::run", backend)?;
-        let _running = Running::enter(self.device);
-        self.compute(backend)
+    pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
+        self.start("Plan::run", on.backends_mut(), How::Wait)
+    }
+
+    /// Runs the graph, unless another thread uses its parameters.
+    ///
+    /// It is about parameters only: runs on the simulated device take turns in a process, and so do those that share a
+    /// [`ThreadPool`](crate::ThreadPool); a run waits for its turn.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], at once and with nothing done; else as [`Plan::run`].
+    #[track_caller]
+    pub fn try_run(&mut self, on: &mut impl Executor) -> Result<()> {
+        self.start("Plan::try_run", on.backends_mut(), How::Try)
+    }
+
+    /// Runs the graph, until `cancel` is switched on.
+    ///
+    /// A run that was cancelled has no outputs, and may have written some of its parameters and not others (an optimizer's
+    /// step that was reached, and not the next). On devices other than the CPU the graph runs in parts, across which
+    /// kernels are not fused.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`]; else as [`Plan::run`].
+    #[doc(alias = "ggml_backend_cpu_set_abort_callback")]
+    #[track_caller]
+    pub fn run_cancellable(&mut self, on: &mut impl Executor, cancel: &Cancel) -> Result<()> {
+        self.start(
+            "Plan::run_cancellable",
+            on.backends_mut(),
+            How::Until(cancel),
+        )
     }
 
     /// Runs the graph and returns what was dispatched for it, in order of encoding.
@@ -200,13 +318,18 @@ impl Plan {
     /// # Errors
     /// As [`Plan::run`].
     #[track_caller]
-    pub fn run_traced(&mut self, backend: &mut Backend) -> Result<Vec<Dispatch>> {
-        self.check_ready("Plan::run_traced", backend)?;
+    pub fn run_traced(&mut self, on: &mut impl Executor) -> Result<Vec<Dispatch>> {
+        let backends = on.backends_mut();
+        self.check_ready("Plan::run_traced", backends)?;
         let _running = Running::alone();
-        let Some(recorder) = Recorder::of(self.device) else {
-            return self.compute(backend).map(|()| Vec::new());
+        let Some(recorder) = self
+            .devices()
+            .iter()
+            .find_map(|&device| Recorder::of(device))
+        else {
+            return self.compute(backends, How::Wait).map(|()| Vec::new());
         };
-        let (outcome, dispatches) = recorder.record(|| self.compute(backend));
+        let (outcome, dispatches) = recorder.record(|| self.compute(backends, How::Wait));
         outcome.map(|()| dispatches)
     }
 
@@ -238,6 +361,14 @@ impl Plan {
             )));
         }
         let mut bytes = vec![0; output.shape().bytes(output.dtype())?];
+        // An output may be a parameter, or lie in one.
+        let storage = self.graph.param_of(tensor).map(|leaf| leaf.param.storage());
+        let _shared = storage.map(|storage| {
+            storage
+                .lock()
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
         // SAFETY: the tensor is allocated and has exactly this many bytes, since outputs are contiguous.
         unsafe {
             sys::ggml_backend_tensor_get(tensor.as_ptr(), bytes.as_mut_ptr().cast(), 0, bytes.len())
@@ -266,14 +397,26 @@ impl Plan {
         }
     }
 
+    fn devices(&self) -> &[Device] {
+        &self.partition.devices
+    }
+
     #[track_caller]
-    fn check_ready(&self, call: &'static str, backend: &Backend) -> Result<()> {
+    fn start(&mut self, call: &'static str, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+        self.check_ready(call, backends)?;
+        let _running = Running::enter(self.devices());
+        self.compute(backends, how)
+    }
+
+    #[track_caller]
+    fn check_ready(&self, call: &'static str, backends: &[Backend]) -> Result<()> {
         let refuse = |detail: String| Err(Error::Param(OpError::new(call, detail, Vec::new())));
-        if backend.device() != self.device {
+        let devices = || backends.iter().map(Backend::device);
+        if !devices().eq(self.devices().iter().copied()) {
             return refuse(format!(
                 "the plan is on {}, the backend on {}",
-                self.device.name(),
-                backend.device().name()
+                names(self.devices().iter().copied()),
+                names(devices())
             ));
         }
         if let Some(index) = self.set.iter().position(|set| !set) {
@@ -282,14 +425,19 @@ impl Plan {
                 self.graph.input_name(index)
             ));
         }
-        Ok(())
+        self.graph
+            .params()
+            .iter()
+            .try_for_each(|leaf| leaf.param.check_set(call))
     }
 
-    fn compute(&mut self, backend: &mut Backend) -> Result<()> {
+    fn compute(&mut self, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+        // A run that is not to wait leaves everything as it was.
+        self.finished &= matches!(how, How::Try);
+        let _held = how.lock(&self.accesses)?;
+        let cancel = how.cancel();
         self.finished = false;
-        // SAFETY: the graph is alive; `new` allocated its tensors on this device and checked that the device
-        // runs every node; `check_ready` compared the devices.
-        let outcome = unsafe { backend.compute(self.graph.cgraph()) };
+        let outcome = run_splits(&mut self.partition, backends, cancel);
         // Whatever came of the run, ggml has returned.
         self.graph.resume_panic();
         outcome?;
@@ -298,43 +446,82 @@ impl Plan {
     }
 }
 
+/// Divides a graph among an executor's devices.
+fn partition(graph: &Graph, on: &impl Executor) -> Result<Partition> {
+    let devices = on.backends().iter().map(Backend::device).collect();
+    Partition::new(graph, devices, on.fallback())
+}
+
+fn names(devices: impl Iterator<Item = Device>) -> String {
+    devices.map(Device::name).collect::<Vec<_>>().join(" and ")
+}
+
+/// How a run waits, for parameters that others use and for its own end.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    Wait,
+    Try,
+    Until(&'a Cancel),
+}
+
+/// How often a run that waits for parameters looks at its switch.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl<'a> How<'a> {
+    fn cancel(self) -> Option<&'a Cancel> {
+        match self {
+            Self::Until(cancel) => Some(cancel),
+            Self::Wait | Self::Try => None,
+        }
+    }
+
+    fn lock(self, accesses: &Accesses) -> Result<Vec<Held<'_>>> {
+        let Self::Until(cancel) = self else {
+            let wait = matches!(self, Self::Wait);
+            return accesses.lock(if wait { Wait::Yes } else { Wait::No });
+        };
+        loop {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            match accesses.lock(Wait::No) {
+                Err(Error::Busy { .. }) => sleep(LOOK),
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Runs one part after the other, each on its backend.
+fn run_splits(
+    partition: &mut Partition,
+    backends: &mut [Backend],
+    cancel: Option<&Cancel>,
+) -> Result<()> {
+    for split in 0..partition.splits.len() {
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::Cancelled);
+        }
+        let graphs = partition.graphs(split, cancel.is_some())?;
+        let split = &partition.splits[split];
+        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
+        // parameters.
+        unsafe { split.copy_in() };
+        for graph in graphs {
+            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
+            // it runs every node; `check_ready` compared the devices.
+            unsafe { backends[split.device].compute(graph, cancel)? };
+        }
+    }
+    Ok(())
+}
+
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("graph", &self.graph)
-            .field("device", &self.device)
+            .field("devices", &self.devices())
             .field("finished", &self.finished)
             .finish_non_exhaustive()
-    }
-}
-
-/// Keeps runs apart where they would share state: the recorder of dispatches, and everything that the
-/// simulated device reports about a run, belong to the process.
-enum Running {
-    Shared {
-        _guard: RwLockReadGuard<'static, ()>,
-    },
-    Alone {
-        _guard: RwLockWriteGuard<'static, ()>,
-    },
-}
-
-static RUNS: RwLock<()> = RwLock::new(());
-
-impl Running {
-    fn enter(device: Device) -> Self {
-        if device.is_simulated() {
-            return Self::alone();
-        }
-        // The lock protects no data, so a panic under it leaves nothing behind.
-        Self::Shared {
-            _guard: RUNS.read().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-
-    fn alone() -> Self {
-        Self::Alone {
-            _guard: RUNS.write().unwrap_or_else(PoisonError::into_inner),
-        }
     }
 }

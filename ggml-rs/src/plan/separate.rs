@@ -5,10 +5,11 @@ use std::ptr::NonNull;
 use ggml_sys as sys;
 
 use super::buffer::{self, Buffer};
-use crate::backend::Backend;
+use super::partition::Partition;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::graph::{Context, Graph, node};
+use crate::graph::{Context, node};
 use crate::guard;
 
 /// Device copies work on multiples of this, so sentinels begin at one.
@@ -30,24 +31,24 @@ struct Guarded {
 }
 
 impl Separate {
-    /// Gives every tensor of the graph that is no view a buffer.
+    /// Gives every tensor that is no view and no parameter a buffer on its device.
     ///
     /// # Errors
     /// [`Error::Alloc`].
-    pub fn new(graph: &Graph, backend: &Backend, sentinel_bytes: usize) -> Result<Self> {
+    pub fn new(partition: &Partition, sentinel_bytes: usize) -> Result<Self> {
+        let tensors = &partition.tensors;
         // SAFETY: a constant of ggml's, without arguments.
         let overhead = unsafe { sys::ggml_tensor_overhead() };
         let mut memory = Self {
-            guarded: Vec::with_capacity(graph.tensors().len()),
-            context: Context::new(overhead * graph.tensors().len())?,
+            guarded: Vec::with_capacity(tensors.len()),
+            context: Context::new(overhead * tensors.len())?,
         };
         // In this order a view's base is always placed before the view.
-        for &tensor in graph.tensors() {
-            // SAFETY: the graph keeps its tensors alive.
-            if unsafe { tensor.as_ref() }.view_src.is_null() {
-                memory.place(backend, tensor, sentinel_bytes)?;
-            } else {
-                place_view(tensor)?;
+        for (&tensor, &home) in tensors.iter().zip(&partition.homes) {
+            match kind(tensor) {
+                Kind::Own => memory.place(partition.devices[home], tensor, sentinel_bytes)?,
+                Kind::View => place_view(tensor)?,
+                Kind::Placed => (),
             }
         }
         Ok(memory)
@@ -56,19 +57,14 @@ impl Separate {
     /// Places one tensor, and a sentinel behind it.
     fn place(
         &mut self,
-        backend: &Backend,
+        device: Device,
         tensor: NonNull<sys::ggml_tensor>,
         sentinel_bytes: usize,
     ) -> Result<()> {
         // SAFETY: the graph keeps its tensors alive.
         let name = unsafe { node::name(tensor) };
-        // SAFETY: as above; the buffer type lives as long as the device.
-        let bytes = unsafe { buffer::alloc_size(backend.buffer_type(), tensor)? };
-        let end = bytes.checked_next_multiple_of(COPY_ALIGNMENT);
-        let total = end
-            .and_then(|end| end.checked_add(sentinel_bytes))
-            .unwrap_or(usize::MAX);
-        let buffer = Buffer::new(backend.device(), backend.buffer_type(), total, &name)?;
+        let total = guarded_size(device, tensor, sentinel_bytes)?;
+        let buffer = Buffer::new(device, device.buffer_type(), total, &name)?;
         // SAFETY: the tensor is alive, not allocated before and no view; the buffer was sized for it.
         unsafe { buffer.place(tensor, 0, &name)? };
         let sentinel = match sentinel_bytes {
@@ -111,6 +107,55 @@ impl Separate {
     pub fn check(&self) -> Result<()> {
         self.guarded.iter().try_for_each(Guarded::check)
     }
+}
+
+/// Bytes by device that [`Separate::new`] asks for.
+///
+/// # Errors
+/// [`Error::Alloc`] for a tensor that is beyond what its device has.
+pub(super) fn size(partition: &Partition, sentinel_bytes: usize) -> Result<Vec<usize>> {
+    let mut bytes = vec![0_usize; partition.devices.len()];
+    for (&tensor, &home) in partition.tensors.iter().zip(&partition.homes) {
+        if kind(tensor) == Kind::Own {
+            let device = partition.devices[home];
+            let total = guarded_size(device, tensor, sentinel_bytes)?;
+            buffer::check_size(device, device.buffer_type(), total, "a tensor")?;
+            bytes[home] = bytes[home].saturating_add(total);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Who gives a tensor its memory.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Own,
+    View,
+    /// A parameter, in its storage.
+    Placed,
+}
+
+fn kind(tensor: NonNull<sys::ggml_tensor>) -> Kind {
+    // SAFETY: the graph keeps its tensors alive.
+    let tensor = unsafe { tensor.as_ref() };
+    match () {
+        () if !tensor.view_src.is_null() => Kind::View,
+        () if !tensor.buffer.is_null() => Kind::Placed,
+        () => Kind::Own,
+    }
+}
+
+/// Bytes of a tensor and its sentinel; `usize::MAX`, which no device has, where they overflow.
+fn guarded_size(
+    device: Device,
+    tensor: NonNull<sys::ggml_tensor>,
+    sentinel_bytes: usize,
+) -> Result<usize> {
+    // SAFETY: the graph keeps its tensors alive; the buffer type lives as long as the device.
+    let bytes = unsafe { buffer::alloc_size(device.buffer_type(), tensor)? };
+    let end = bytes.checked_next_multiple_of(COPY_ALIGNMENT);
+    let total = end.and_then(|end| end.checked_add(sentinel_bytes));
+    Ok(total.unwrap_or(usize::MAX))
 }
 
 impl Guarded {
@@ -178,7 +223,7 @@ fn place_view(view: NonNull<sys::ggml_tensor>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, Graph};
+    use crate::{Fallback, Graph};
 
     fn separate() -> (Graph, Separate) {
         let (graph, _) = Graph::build(|g| {
@@ -186,8 +231,9 @@ mod tests {
             g.output("doubled", a.scale(2.0)?)
         })
         .unwrap();
-        let backend = Device::cpu().unwrap().open().unwrap();
-        let memory = Separate::new(&graph, &backend, 64).unwrap();
+        let devices = vec![Device::cpu().unwrap()];
+        let partition = Partition::new(&graph, devices, Fallback::Forbid).unwrap();
+        let memory = Separate::new(&partition, 64).unwrap();
         (graph, memory)
     }
 

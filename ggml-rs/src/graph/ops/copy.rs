@@ -2,12 +2,61 @@
 
 use ggml_sys as sys;
 
+use super::inplace;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
+use crate::shape::{IntoShape, Shape};
 
 impl<'g> Tensor<'g> {
+    /// A contiguous copy, by another op of ggml's than [`Tensor::cont`].
+    ///
+    /// # Errors
+    /// [`Error::Alloc`](crate::Error::Alloc) only.
+    #[doc(alias = "ggml_dup")]
+    #[track_caller]
+    pub fn dup(self) -> Result<Self> {
+        // SAFETY: the tensor is alive; ggml_dup asserts nothing, and the result is no larger than a tensor of this
+        // shape, which exists.
+        self.make("dup", |context| unsafe {
+            sys::ggml_dup(context, self.as_ptr())
+        })
+    }
+
+    /// A copy of the tensor to where it is, [in place](crate::graph::inplace): a node that changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Layout`](crate::Error::Layout) where elements share memory.
+    #[doc(alias = "ggml_dup_inplace")]
+    #[track_caller]
+    pub fn dup_inplace(self) -> Result<Self> {
+        inplace::check("dup_inplace", self, &[])?;
+        // SAFETY: the tensor is alive; ggml_dup_inplace asserts nothing.
+        self.make("dup_inplace", |context| unsafe {
+            sys::ggml_dup_inplace(context, self.as_ptr())
+        })
+    }
+
+    /// A contiguous copy of another shape, with the elements in the same order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) unless the number of elements stays the same and rows are whole blocks.
+    #[doc(alias = "ggml_cont_1d")]
+    #[doc(alias = "ggml_cont_2d")]
+    #[doc(alias = "ggml_cont_3d")]
+    #[doc(alias = "ggml_cont_4d")]
+    #[track_caller]
+    pub fn cont_reshaped(self, shape: impl IntoShape) -> Result<Self> {
+        let shape = shape.into_shape()?;
+        check_cont_reshaped(self.layout(), shape)?;
+        let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
+        // SAFETY: the tensor is alive, and the check mirrors ggml_cont_4d's assertion.
+        self.make("cont_reshaped", |context| unsafe {
+            sys::ggml_cont_4d(context, self.as_ptr(), n0, n1, n2, n3)
+        })
+    }
+
     /// A contiguous copy.
     ///
     /// # Errors
@@ -59,6 +108,19 @@ impl<'g> Tensor<'g> {
     }
 }
 
+/// Mirrors `ggml_cont_4d`.
+#[track_caller]
+fn check_cont_reshaped(a: Layout, shape: Shape) -> Result<()> {
+    let refusal = Refusal {
+        op: "cont_reshaped",
+        operands: &[("a", a)],
+    };
+    if a.elements() != shape.elements() {
+        return Err(refusal.shape(format!("{shape} has another number of elements")));
+    }
+    refusal.check_result(a.dtype, shape.ne())
+}
+
 /// Mirrors `ggml_cpy`, and keeps threads from writing what others read or write.
 #[track_caller]
 fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Result<()> {
@@ -83,6 +145,19 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::graph::ops::testing::layout;
+
+    #[test]
+    fn a_copy_of_another_shape_has_as_many_elements() {
+        let shape = |dims: &[usize]| Shape::new(dims).unwrap();
+        check_cont_reshaped(layout(DType::F32, &[6, 2]), shape(&[3, 4])).unwrap();
+        for (a, dims) in [
+            (layout(DType::F32, &[6, 2]), &[13][..]),
+            (layout(DType::Q8_0, &[64]), &[16, 4]),
+        ] {
+            let refused = check_cont_reshaped(a, shape(dims));
+            assert!(matches!(refused, Err(Error::Shape(_))));
+        }
+    }
 
     #[test]
     fn copies_need_as_many_elements_and_separate_memory() {

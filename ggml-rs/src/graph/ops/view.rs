@@ -43,6 +43,10 @@ impl<'g> Tensor<'g> {
     /// # Errors
     /// [`Error::Layout`](crate::Error::Layout) unless contiguous; [`Error::Shape`](crate::Error::Shape) unless the number of elements stays the same and
     /// rows stay whole blocks.
+    #[doc(alias = "ggml_reshape")]
+    #[doc(alias = "ggml_reshape_1d")]
+    #[doc(alias = "ggml_reshape_2d")]
+    #[doc(alias = "ggml_reshape_3d")]
     #[doc(alias = "ggml_reshape_4d")]
     #[track_caller]
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
@@ -61,6 +65,9 @@ impl<'g> Tensor<'g> {
     /// # Errors
     /// [`Error::Layout`](crate::Error::Layout) when the window leaves the memory that this tensor has, or when offset or strides
     /// are not whole elements; [`Error::Shape`](crate::Error::Shape) when rows are not whole blocks.
+    #[doc(alias = "ggml_view_1d")]
+    #[doc(alias = "ggml_view_2d")]
+    #[doc(alias = "ggml_view_3d")]
     #[doc(alias = "ggml_view_4d")]
     #[track_caller]
     pub fn view(self, shape: impl IntoShape, nb: [usize; 3], offset: usize) -> Result<Self> {

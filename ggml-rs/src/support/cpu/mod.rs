@@ -151,6 +151,14 @@ fn packed_rows(role: &str, layout: &Layout) -> Verdict {
     )
 }
 
+/// Rows that a kernel steps through by `nb[1]`, whatever the other dimensions are.
+fn even_rows(role: &str, layout: &Layout) -> Verdict {
+    require(
+        layout.is_contiguous_1(),
+        format!("the rows of {role} do not lie at one distance"),
+    )
+}
+
 /// One operand of one of these types, with packed rows.
 fn packed(a: &Layout, dtypes: &[DType]) -> Verdict {
     dtype(dtypes.contains(&a.dtype), "a", a)?;
@@ -158,7 +166,7 @@ fn packed(a: &Layout, dtypes: &[DType]) -> Verdict {
 }
 
 #[cfg(test)]
-mod testing {
+pub(super) mod testing {
     pub use crate::graph::ops::testing::{layout, transposed};
 
     use crate::graph::node::{Node, Op};

@@ -1,13 +1,17 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
+mod arrange;
 mod attention;
 mod conv;
+mod elementwise;
 mod image;
+mod normalize;
 mod recurrent;
+mod reduce;
 mod rows;
 
 use super::{Verdict, require};
-use crate::dtype::DType::{BF16, F16, F32, I16, I32};
+use crate::dtype::DType::{BF16, F16, F32};
 use crate::graph::node::{Node, Op};
 use crate::layout::Layout;
 
@@ -24,15 +28,25 @@ pub fn check(node: &Node) -> Verdict {
     match (node.op, node.src.as_slice()) {
         (Op::MulMat, [a, b]) => mul_mat(a, b),
         (Op::MulMatId, [a, b, ids]) => mul_mat_id(a, b, ids),
-        (Op::Sum | Op::Pool1d, [a]) => require(
-            a.elements() <= i32::MAX as usize,
-            "more than 2^31 - 1 elements, which are counted in int",
-        ),
-        (Op::Repeat, [a]) => require(
-            matches!(a.dtype, F32 | F16 | BF16 | I32 | I16),
-            format!("there is no kernel for {}", a.dtype),
-        ),
-        (Op::Cont | Op::Cpy, [a, ..]) => copy(a, &node.dst),
+        (Op::Dup | Op::Cont | Op::Cpy, [a, ..]) => copy(a, &node.dst),
+        (Op::Sum | Op::Pool1d | Op::Cumsum | Op::Argmax | Op::CountEqual, _) => reduce::check(node),
+        (
+            Op::Add | Op::Sub | Op::Mul | Op::Div | Op::LeakyRelu | Op::Glu(_) | Op::Acc | Op::Set,
+            _,
+        ) => elementwise::check(node),
+        (
+            Op::Norm
+            | Op::RmsNorm
+            | Op::L2Norm
+            | Op::GroupNorm
+            | Op::SoftMax
+            | Op::Rope
+            | Op::RopeBack,
+            _,
+        ) => normalize::check(node),
+        (Op::Repeat | Op::Pad | Op::PadReflect1d | Op::Roll | Op::Diag | Op::Tri, _) => {
+            arrange::check(node)
+        }
         (Op::GetRows | Op::GetRowsBack | Op::SetRows | Op::AddId | Op::Argsort | Op::TopK, _) => {
             rows::check(node)
         }
@@ -121,7 +135,7 @@ fn copy(a: &Layout, dst: &Layout) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
+    use crate::dtype::DType::{self, I32};
     use crate::shape::Shape;
 
     fn layout(dtype: DType, dims: &[usize]) -> Layout {

@@ -5,6 +5,7 @@
 
 mod extremum;
 mod repeat;
+mod scan;
 mod sum;
 
 use crate::dtype::DType::{self, BF16, F16, F32};

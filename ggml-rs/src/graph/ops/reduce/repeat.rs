@@ -12,6 +12,7 @@ impl Tensor<'_> {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) unless whole copies fill it.
+    #[doc(alias = "ggml_repeat")]
     #[doc(alias = "ggml_repeat_4d")]
     #[track_caller]
     pub fn repeat(self, shape: impl IntoShape) -> Result<Self> {

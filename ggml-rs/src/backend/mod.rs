@@ -1,4 +1,8 @@
-//! Backends: the streams of work on a device.
+//! Backends: the streams of work on a device, their threads, and stopping them.
+
+mod cancel;
+pub(crate) mod scheduler;
+mod threads;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -6,6 +10,12 @@ use std::ptr::{NonNull, null};
 use std::thread;
 
 use ggml_sys as sys;
+
+pub use cancel::Cancel;
+pub use scheduler::{Executor, Fallback, Scheduler};
+pub use threads::{Priority, ThreadPool, ThreadPoolOptions};
+
+use cancel::Watching;
 
 use crate::device::{Device, DeviceKind};
 use crate::error::{Error, OpError, Result};
@@ -30,6 +40,10 @@ pub struct Backend {
     device: Device,
     poisoned: Option<String>,
     probe: Probe,
+    /// How many threads of the CPU compute.
+    threads: usize,
+    /// Those threads; made before the first run that needs them. Never dropped while `ptr` can compute on it.
+    pool: Option<ThreadPool>,
 }
 
 // SAFETY: a backend may be used from any thread, from one at a time, which `&mut self` ensures.
@@ -42,19 +56,13 @@ impl Backend {
     /// [`Error::Device`] when the device refuses.
     #[doc(alias = "ggml_backend_dev_init")]
     pub fn new(device: Device) -> Result<Self> {
-        let probe = Probe::new()?;
-        // SAFETY: the device lives as long as the process; no parameters is a valid argument.
-        let ptr = unsafe { sys::ggml_backend_dev_init(device.as_ptr(), null()) };
-        let ptr = NonNull::new(ptr).ok_or_else(|| {
-            let detail =
-                logging::take_error().unwrap_or_else(|| "the device gives no reason".to_owned());
-            Error::device(format!("open a backend on {}", device.name()), detail)
-        })?;
         let mut backend = Self {
-            ptr,
+            ptr: open(device)?,
             device,
             poisoned: None,
-            probe,
+            probe: Probe::new()?,
+            threads: 1,
+            pool: None,
         };
         if device.kind() == DeviceKind::Cpu {
             backend.set_threads(thread::available_parallelism().map_or(1, |n| n.get()))?;
@@ -67,14 +75,14 @@ impl Backend {
         self.device
     }
 
-    /// Sets the number of CPU threads, on devices that have such a setting; others ignore it.
+    /// Sets the number of CPU threads, on devices that have such a setting; others ignore it. A shared pool is given up.
     ///
     /// # Errors
-    /// [`Error::Param`] unless there are 1 to 512 threads, the most that ggml takes.
+    /// [`Error::Param`] unless there are 1 to 512 threads, the most that ggml takes; [`Error::Device`] when the device does
+    /// not open again, after a shared pool.
     #[doc(alias = "ggml_backend_set_n_threads")]
     #[track_caller]
     pub fn set_threads(&mut self, threads: usize) -> Result<()> {
-        type SetThreads = unsafe extern "C" fn(sys::ggml_backend_t, c_int);
         let most = sys::GGML_MAX_N_THREADS as usize;
         if threads == 0 || threads > most {
             let detail = format!("{threads} threads; ggml takes 1 to {most}");
@@ -84,6 +92,30 @@ impl Backend {
                 Vec::new(),
             )));
         }
+        self.leave_pool()?;
+        self.tell_threads(threads);
+        Ok(())
+    }
+
+    /// Computes with the threads of `pool` from now on, which other backends may use too.
+    ///
+    /// # Errors
+    /// [`Error::Device`] unless this is a CPU backend.
+    #[doc(alias = "ggml_backend_cpu_set_threadpool")]
+    pub fn set_thread_pool(&mut self, pool: &ThreadPool) -> Result<()> {
+        if self.device.kind() != DeviceKind::Cpu {
+            let step = format!("give a thread pool to {}", self.device.name());
+            return Err(Error::device(step, "only the CPU computes with one"));
+        }
+        self.leave_pool()?;
+        self.tell_threads(pool.threads());
+        self.join_pool(pool.clone());
+        Ok(())
+    }
+
+    fn tell_threads(&mut self, threads: usize) {
+        type SetThreads = unsafe extern "C" fn(sys::ggml_backend_t, c_int);
+        self.threads = threads;
         // SAFETY: the name and signature are those of ggml-backend.h; the backend is alive and ours.
         unsafe {
             if let Some(set) = self
@@ -93,18 +125,61 @@ impl Backend {
                 set(self.ptr.as_ptr(), threads as c_int);
             }
         }
+    }
+
+    /// Forgets the pool. ggml would pause the old pool when it is given another, even while a second backend computes with
+    /// it, which would then wait forever: so open ggml's backend anew instead. It holds nothing else that matters.
+    fn leave_pool(&mut self) -> Result<()> {
+        if self.pool.is_none() {
+            return Ok(());
+        }
+        let fresh = open(self.device)?;
+        // SAFETY: the old one came from ggml_backend_dev_init, computes nothing, and is freed once.
+        unsafe { sys::ggml_backend_free(self.ptr.as_ptr()) };
+        self.ptr = fresh;
+        self.pool = None;
         Ok(())
+    }
+
+    fn join_pool(&mut self, pool: ThreadPool) {
+        type SetPool = unsafe extern "C" fn(sys::ggml_backend_t, sys::ggml_threadpool_t);
+        // SAFETY: the name and signature are those of ggml-cpu.h; the backend is alive and had no pool; `self.pool` keeps
+        // the pool until the backend is gone or has left it.
+        unsafe {
+            if let Some(set) = self
+                .device
+                .function::<SetPool>(c"ggml_backend_cpu_set_threadpool")
+            {
+                set(self.ptr.as_ptr(), pool.as_ptr());
+            }
+        }
+        self.pool = Some(pool);
+    }
+
+    /// Makes the threads that a run needs, once. Without a pool ggml starts threads in every run, and ends the process when
+    /// the system refuses one.
+    fn ensure_pool(&mut self) -> Result<()> {
+        if self.device.kind() != DeviceKind::Cpu || self.threads == 1 || self.pool.is_some() {
+            return Ok(());
+        }
+        let options = ThreadPoolOptions {
+            threads: self.threads,
+            // Nobody knows when the next run comes.
+            polling: 0,
+            ..ThreadPoolOptions::default()
+        };
+        self.join_pool(ThreadPool::new(options)?);
+        Ok(())
+    }
+
+    /// How many threads of the CPU compute.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Whether an earlier compute failed.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.is_some()
-    }
-
-    /// Where tensors for this backend are allocated.
-    pub(crate) fn buffer_type(&self) -> sys::ggml_backend_buffer_type_t {
-        // SAFETY: the backend is alive.
-        unsafe { sys::ggml_backend_get_default_buffer_type(self.ptr.as_ptr()) }
     }
 
     /// Runs a graph to its end.
@@ -114,14 +189,26 @@ impl Backend {
     /// supported by the device.
     ///
     /// # Errors
-    /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
-    pub(crate) unsafe fn compute(&mut self, graph: NonNull<sys::ggml_cgraph>) -> Result<()> {
+    /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards; [`Error::Cancelled`];
+    /// [`Error::Device`] when the system refuses a thread.
+    pub(crate) unsafe fn compute(
+        &mut self,
+        graph: NonNull<sys::ggml_cgraph>,
+        cancel: Option<&Cancel>,
+    ) -> Result<()> {
         if let Some(cause) = &self.poisoned {
             return Err(Error::Poisoned {
                 device: self.device.name().to_owned(),
                 cause: cause.clone(),
             });
         }
+        self.ensure_pool()?;
+        let pool = self.pool.clone();
+        let _turn = pool.as_ref().map(ThreadPool::turn);
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::Cancelled);
+        }
+        let _watching = cancel.and_then(|cancel| Watching::start(self, cancel));
         Fault::clear(self.device);
         // SAFETY: the caller vouches for the graph.
         let status = unsafe { sys::ggml_backend_graph_compute(self.ptr.as_ptr(), graph.as_ptr()) };
@@ -148,6 +235,10 @@ impl Backend {
         if status == sys::GGML_STATUS_SUCCESS {
             return Ok(());
         }
+        // Only our callback stops a graph, between nodes: nothing failed.
+        if status == sys::GGML_STATUS_ABORTED {
+            return Err(Error::Cancelled);
+        }
         let error = Error::Compute {
             device: self.device.name().to_owned(),
             status: status_text(status),
@@ -160,7 +251,7 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        // SAFETY: `ptr` came from ggml_backend_dev_init and is freed once.
+        // SAFETY: `ptr` came from ggml_backend_dev_init and is freed once, before its pool.
         unsafe { sys::ggml_backend_free(self.ptr.as_ptr()) };
     }
 }
@@ -174,11 +265,21 @@ impl fmt::Debug for Backend {
     }
 }
 
+/// A new backend of ggml's.
+fn open(device: Device) -> Result<NonNull<sys::ggml_backend>> {
+    // SAFETY: the device lives as long as the process; no parameters is a valid argument.
+    let ptr = unsafe { sys::ggml_backend_dev_init(device.as_ptr(), null()) };
+    NonNull::new(ptr).ok_or_else(|| {
+        let detail =
+            logging::take_error().unwrap_or_else(|| "the device gives no reason".to_owned());
+        Error::device(format!("open a backend on {}", device.name()), detail)
+    })
+}
+
 fn status_text(status: sys::ggml_status) -> String {
     match status {
         sys::GGML_STATUS_ALLOC_FAILED => "out of memory".to_owned(),
         sys::GGML_STATUS_FAILED => "failed".to_owned(),
-        sys::GGML_STATUS_ABORTED => "aborted".to_owned(),
         other => format!("status {other}"),
     }
 }
@@ -247,11 +348,19 @@ mod tests {
         assert!(backend.is_poisoned());
         let probe = backend.probe.cgraph;
         // SAFETY: the probe is alive and has no nodes.
-        let error = unsafe { backend.compute(probe) }.unwrap_err();
+        let error = unsafe { backend.compute(probe, None) }.unwrap_err();
         assert!(
             matches!(&error, Error::Poisoned { cause, .. } if cause.contains("failed")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_cancelled_run_does_not() {
+        let mut backend = Device::cpu().unwrap().open().unwrap();
+        let error = backend.outcome(sys::GGML_STATUS_ABORTED).unwrap_err();
+        assert_eq!(error, Error::Cancelled);
+        assert!(!backend.is_poisoned());
     }
 
     #[test]

@@ -1,0 +1,181 @@
+//! The inputs of a checked graph, declared while it is built.
+
+use std::fmt;
+
+use super::data::{Data, Random};
+use crate::check::Interpreter;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::graph::{Builder, ExpertIds, Input, RowIds, RowIdsOptions, Tensor};
+use crate::plan::Plan;
+use crate::shape::IntoShape;
+
+/// Declares the inputs of a graph under a gradient check, and their values.
+pub struct Inputs<'g> {
+    builder: Builder<'g>,
+    random: Random,
+    pub(super) given: Vec<Given>,
+    pub(super) trained: Vec<Trained<'g>>,
+}
+
+/// An input and its values.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub input: Input,
+    pub values: Values,
+}
+
+#[derive(Debug)]
+pub(super) enum Values {
+    Floats(Vec<f32>),
+    Integers(Vec<i32>),
+}
+
+/// An input whose gradient is checked.
+pub(super) struct Trained<'g> {
+    pub name: String,
+    /// Which of the given inputs it is.
+    pub index: usize,
+    pub tensor: Tensor<'g>,
+}
+
+impl<'g> Inputs<'g> {
+    pub(super) fn new(builder: Builder<'g>, seed: u64) -> Self {
+        Self {
+            builder,
+            random: Random::new(seed),
+            given: Vec::new(),
+            trained: Vec::new(),
+        }
+    }
+
+    /// The graph's builder.
+    pub fn builder(&self) -> Builder<'g> {
+        self.builder
+    }
+
+    /// An F32 input whose gradient is checked.
+    ///
+    /// # Errors
+    /// As [`Builder::input`].
+    #[track_caller]
+    pub fn trained(&mut self, shape: impl IntoShape, data: Data) -> Result<Tensor<'g>> {
+        let name = format!("trained {}", self.trained.len());
+        let tensor = self.float(&name, DType::F32, shape, &data)?.set_param()?;
+        self.trained.push(Trained {
+            name,
+            index: self.given.len() - 1,
+            tensor,
+        });
+        Ok(tensor)
+    }
+
+    /// An input without a gradient, of any type that f32 values convert to.
+    ///
+    /// # Errors
+    /// As [`Builder::input`].
+    #[track_caller]
+    pub fn fixed(&mut self, dtype: DType, shape: impl IntoShape, data: Data) -> Result<Tensor<'g>> {
+        let name = format!("fixed {}", self.given.len());
+        self.float(&name, dtype, shape, &data)
+    }
+
+    /// An input of integers.
+    ///
+    /// # Errors
+    /// As [`Builder::input`].
+    #[track_caller]
+    pub fn integers(&mut self, shape: impl IntoShape, values: &[i32]) -> Result<Tensor<'g>> {
+        let name = format!("integers {}", self.given.len());
+        let (tensor, input) = self.builder.input(&name, DType::I32, shape)?;
+        self.integers_of(input, values);
+        Ok(tensor)
+    }
+
+    /// The choice of `experts` experts by so many tokens; as many per token as `values` has for each.
+    ///
+    /// # Errors
+    /// As [`Builder::expert_ids`].
+    #[track_caller]
+    pub fn expert_ids(
+        &mut self,
+        tokens: usize,
+        experts: usize,
+        values: &[i32],
+    ) -> Result<ExpertIds<'g>> {
+        let name = format!("experts {}", self.given.len());
+        let per_token = values.len() / tokens;
+        let (ids, input) = self.builder.expert_ids(&name, per_token, tokens, experts)?;
+        self.integers_of(input, values);
+        Ok(ids)
+    }
+
+    /// The choice of rows by ids.
+    ///
+    /// # Errors
+    /// As [`Builder::row_ids_with`].
+    #[track_caller]
+    pub fn row_ids(
+        &mut self,
+        shape: impl IntoShape,
+        options: RowIdsOptions,
+        values: &[i32],
+    ) -> Result<RowIds<'g>> {
+        let name = format!("rows {}", self.given.len());
+        let (ids, input) = self.builder.row_ids_with(&name, shape, options)?;
+        self.integers_of(input, values);
+        Ok(ids)
+    }
+
+    fn integers_of(&mut self, input: Input, values: &[i32]) {
+        let values = Values::Integers(values.to_vec());
+        self.given.push(Given { input, values });
+    }
+
+    #[track_caller]
+    fn float(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: impl IntoShape,
+        data: &Data,
+    ) -> Result<Tensor<'g>> {
+        let (tensor, input) = self.builder.input(name, dtype, shape)?;
+        let values = data.draw(input.shape().ne(), &mut self.random)?;
+        let values = Values::Floats(values);
+        self.given.push(Given { input, values });
+        Ok(tensor)
+    }
+}
+
+impl Given {
+    pub fn set_plan(&self, plan: &mut Plan) -> Result<()> {
+        match &self.values {
+            Values::Floats(values) => plan.set_f32(&self.input, values),
+            Values::Integers(values) => plan.set_i32(&self.input, values),
+        }
+    }
+
+    pub fn set_reference(&self, reference: &mut Interpreter<'_>) -> Result<()> {
+        match &self.values {
+            Values::Floats(values) => reference.set_f32(&self.input, values),
+            Values::Integers(values) => reference.set_i32(&self.input, values),
+        }
+    }
+
+    /// The values of a trained input.
+    pub fn floats(&self) -> Vec<f64> {
+        match &self.values {
+            Values::Floats(values) => values.iter().copied().map(f64::from).collect(),
+            Values::Integers(values) => values.iter().copied().map(f64::from).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inputs")
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,324 @@
+//! Gradients: the nodes that compute them, appended to a graph under construction.
+//!
+//! ```
+//! use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+//!
+//! // loss = sum((w · x)²): the gradient of w is 2 (w · x) xᵀ.
+//! let (graph, (w, x, dw)) = Graph::build(|g| {
+//!     let (w, w_in) = g.input("w", DType::F32, [2, 1])?;
+//!     let (x, x_in) = g.input("x", DType::F32, [2, 1])?;
+//!     let w = w.set_param()?;
+//!     let y = w.mul_mat(x)?;
+//!     let loss = y.mul(y)?.sum()?;
+//!     let gradients = g.backward(loss)?;
+//!     Ok((w_in, x_in, g.output("dw", gradients.of(w)?)?))
+//! })?;
+//!
+//! let mut backend = Device::cpu()?.open()?;
+//! let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+//! plan.set_f32(&w, &[1.0, 2.0])?;
+//! plan.set_f32(&x, &[3.0, 4.0])?;
+//! plan.run(&mut backend)?;
+//! assert_eq!(plan.read_f32(&dw)?, [66.0, 88.0]);
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+
+mod check;
+mod expand;
+mod recompute;
+mod rules;
+mod writes;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ptr::NonNull;
+
+use ggml_sys as sys;
+
+use super::{Builder, Staging, Tensor};
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+use crate::layout::Refusal;
+
+pub(crate) use rules::has_backward;
+
+/// A tensor of ggml's that the builder keeps alive.
+type Raw = NonNull<sys::ggml_tensor>;
+
+/// How [`Builder::backward_with`] makes its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackwardOptions {
+    /// The staging of every product that the backward makes. `None` is [`Staging::Float`]: gradients overflow half precision.
+    pub staging: Option<Staging>,
+    /// Whether what [`Builder::checkpoint`] marks is computed again instead of kept.
+    pub recompute: bool,
+}
+
+impl Default for BackwardOptions {
+    fn default() -> Self {
+        Self {
+            staging: None,
+            recompute: true,
+        }
+    }
+}
+
+impl BackwardOptions {
+    /// The same with this staging.
+    #[must_use]
+    pub fn staging(mut self, staging: impl Into<Option<Staging>>) -> Self {
+        self.staging = staging.into();
+        self
+    }
+
+    /// The same with or without recomputing.
+    #[must_use]
+    pub fn recompute(mut self, recompute: bool) -> Self {
+        self.recompute = recompute;
+        self
+    }
+}
+
+/// The gradients of one loss, by the tensor that they belong to.
+pub struct Gradients<'g> {
+    builder: Builder<'g>,
+    by_param: HashMap<Raw, Raw>,
+}
+
+impl<'g> Gradients<'g> {
+    /// The gradient of a marked tensor: F32, of its shape.
+    ///
+    /// It may be a permuted view: call [`Tensor::cont`] before [`Builder::output`] where it is.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a tensor that is not marked with [`Tensor::set_param`], was marked after the backward, or
+    /// that the loss does not depend on.
+    #[doc(alias = "ggml_graph_get_grad")]
+    #[track_caller]
+    pub fn of(&self, tensor: Tensor<'g>) -> Result<Tensor<'g>> {
+        let gradient = self.by_param.get(&tensor.ptr()).ok_or_else(|| {
+            Refusal {
+                op: "gradient",
+                operands: &[("of", tensor.layout())],
+            }
+            .param("the tensor was not marked with set_param before, or the loss does not depend on it")
+        })?;
+        Tensor::new(*gradient, self.builder)
+    }
+
+    /// Adds the gradient of `tensor` to `into`, in place: sums over runs, where `into` is an input that keeps its values.
+    ///
+    /// Returns the sum, which must be an output (or something that an output depends on) for the addition to run.
+    ///
+    /// # Errors
+    /// As [`Gradients::of`]; [`Error::Shape`] or [`Error::DType`] unless `into` is F32 and has the shape of `tensor`.
+    #[doc(alias = "ggml_add_inplace")]
+    #[track_caller]
+    pub fn accumulate(&self, tensor: Tensor<'g>, into: Tensor<'g>) -> Result<Tensor<'g>> {
+        let gradient = self.of(tensor)?;
+        let operands = [("into", into.layout()), ("gradient", gradient.layout())];
+        let refusal = Refusal {
+            op: "accumulate",
+            operands: &operands,
+        };
+        if into.shape() != gradient.shape() {
+            return Err(refusal.shape("both must have the same shape"));
+        }
+        if into.dtype() != DType::F32 {
+            return Err(refusal.dtype("gradients are summed in f32"));
+        }
+        if !into.is_contiguous() {
+            return Err(refusal.layout("the sum must be contiguous"));
+        }
+        let gradient = match gradient.is_contiguous() {
+            true => gradient,
+            false => gradient.cont()?,
+        };
+        // SAFETY: both are alive and of one shape, which is what ggml_add_inplace asserts.
+        into.make("accumulate", |context| unsafe {
+            sys::ggml_add_inplace(context, into.as_ptr(), gradient.as_ptr())
+        })
+    }
+
+    /// How many marked tensors have a gradient.
+    pub fn len(&self) -> usize {
+        self.by_param.len()
+    }
+
+    /// Whether there is none, which a successful backward never returns.
+    pub fn is_empty(&self) -> bool {
+        self.by_param.is_empty()
+    }
+}
+
+impl fmt::Debug for Gradients<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gradients")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tensor<'_> {
+    /// Marks an input as trainable: a [`Builder::backward`] after this gives it a gradient.
+    ///
+    /// # Errors
+    /// [`Error::DType`] unless it is F32; [`Error::Param`] for the result of an op.
+    #[doc(alias = "ggml_set_param")]
+    #[track_caller]
+    pub fn set_param(self) -> Result<Self> {
+        let operands = [("tensor", self.layout())];
+        let refusal = Refusal {
+            op: "set_param",
+            operands: &operands,
+        };
+        if self.dtype() != DType::F32 {
+            return Err(refusal.dtype("only an f32 tensor is trained"));
+        }
+        // SAFETY: the builder's tensors are alive.
+        let op = unsafe { self.ptr().as_ref() }.op;
+        if op != sys::GGML_OP_NONE {
+            return Err(refusal.param("only an input can be marked, not the result of an op"));
+        }
+        // SAFETY: the tensor is alive, and its op is the one that ggml_set_param asserts.
+        unsafe { sys::ggml_set_param(self.as_ptr()) };
+        Ok(self)
+    }
+}
+
+impl<'g> Builder<'g> {
+    /// Appends the nodes that compute the gradients of `loss` for every marked tensor that it depends on.
+    ///
+    /// # Errors
+    /// As [`Builder::backward_with`].
+    #[doc(alias = "ggml_build_backward_expand")]
+    #[track_caller]
+    pub fn backward(self, loss: Tensor<'g>) -> Result<Gradients<'g>> {
+        self.backward_with(loss, BackwardOptions::default())
+    }
+
+    /// As [`Builder::backward`], with options.
+    ///
+    /// `loss` is one F32 element, whose own gradient is 1. A graph may have several backwards. Nodes between the marked tensors
+    /// and the loss are checked before any node is made, so a refused backward leaves the graph as it was.
+    ///
+    /// The backward reads values of the forward again. It is refused where a write in place (`cpy`, `set_rows`, an in-place op or
+    /// an optimizer's step written before this call) may have changed such a value, or where a value comes from memory that was
+    /// written through another tensor, whose gradient would be lost.
+    ///
+    /// # Errors
+    /// [`Error::NotDifferentiable`] for a node without a backward, with the node and a way out where there is one;
+    /// [`Error::Shape`] and [`Error::DType`] for a loss that is not one F32 element; [`Error::Param`] when it depends on no marked
+    /// tensor, and for a staging of one operand alone; [`Error::Alloc`].
+    #[track_caller]
+    pub fn backward_with(
+        self,
+        loss: Tensor<'g>,
+        options: BackwardOptions,
+    ) -> Result<Gradients<'g>> {
+        check_loss(loss)?;
+        check_staging(options.staging)?;
+        let all = self.core().tensors();
+        let wanted = super::builder::reachable([loss.ptr()].iter());
+        let forward: Vec<Raw> = all
+            .iter()
+            .copied()
+            .filter(|tensor| wanted.contains(tensor))
+            .collect();
+        let needed = check::differentiable(&forward, loss.ptr())?;
+        let segments = match options.recompute {
+            true => self.core().segments(),
+            false => Vec::new(),
+        };
+        recompute::check(&all, &segments)?;
+        let again = segments.iter().flat_map(|segment| &all[segment.clone()]);
+        let differentiated = forward.iter().filter(|tensor| needed.contains(tensor));
+        writes::check(&all, differentiated.chain(again).copied())?;
+        let mut made = expand::backward(&forward, loss.ptr(), needed.len())?;
+        let first = made.tensors.clone();
+        if !segments.is_empty() {
+            recompute::rewire(&all, &segments, &mut made)?;
+        }
+        self.core().adopt(made.contexts, made.tensors);
+        if let Some(staging) = options.staging {
+            self.stage(&first, staging)?;
+        }
+        Ok(Gradients {
+            builder: self,
+            by_param: made.gradients,
+        })
+    }
+
+    /// Marks what `segment` makes: a backward computes it again instead of keeping it in memory.
+    ///
+    /// What is read outside of the segment is kept, and so are the tensors that the segment begins with. Gradients are the same
+    /// bit for bit on the CPU: the same ops run on the same operands. Segments may nest; the outermost counts.
+    ///
+    /// ```
+    /// use ggml_rs::{DType, Graph};
+    ///
+    /// Graph::build(|g| {
+    ///     let (w, _) = g.input("w", DType::F32, [8, 8])?;
+    ///     let (x, _) = g.input("x", DType::F32, [8, 3])?;
+    ///     let w = w.set_param()?;
+    ///     let y = g.checkpoint(|| w.mul_mat(x)?.relu()?.scale(2.0))?;
+    ///     let gradients = g.backward(y.mul(y)?.sum()?)?;
+    ///     g.output("dw", gradients.of(w)?)
+    /// })?;
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever `segment` returns. A segment that writes in place or has a custom op is refused by the backward, with
+    /// [`Error::NotDifferentiable`].
+    pub fn checkpoint<R>(self, segment: impl FnOnce() -> Result<R>) -> Result<R> {
+        let begin = self.core().tensors().len();
+        let result = segment()?;
+        self.core().add_segment(begin);
+        Ok(result)
+    }
+
+    /// Sets the staging of the products among `made`.
+    fn stage(self, made: &[Raw], staging: Staging) -> Result<()> {
+        for &tensor in made {
+            // SAFETY: the builder keeps its tensors alive.
+            let op = unsafe { tensor.as_ref() }.op;
+            if matches!(
+                op,
+                sys::GGML_OP_OUT_PROD | sys::GGML_OP_MUL_MAT | sys::GGML_OP_MUL_MAT_ID
+            ) {
+                Tensor::new(tensor, self)?.set_staging(staging)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn check_loss(loss: Tensor<'_>) -> Result<()> {
+    let operands = [("loss", loss.layout())];
+    let refusal = Refusal {
+        op: "backward",
+        operands: &operands,
+    };
+    if loss.shape().elements() != 1 {
+        return Err(refusal.shape("a loss is one element: call sum() or mean() first"));
+    }
+    if loss.dtype() != DType::F32 {
+        return Err(refusal.dtype("a loss is f32"));
+    }
+    Ok(())
+}
+
+#[track_caller]
+fn check_staging(staging: Option<Staging>) -> Result<()> {
+    match staging {
+        None | Some(Staging::Float | Staging::Half) => Ok(()),
+        Some(other) => Err(Error::Param(OpError::new(
+            "backward",
+            format!("{other:?}: the products of a backward stage both operands alike"),
+            Vec::new(),
+        ))),
+    }
+}

@@ -1,0 +1,7 @@
+//! Joining, padding and masking.
+
+mod join;
+mod mask;
+mod pad;
+
+pub use mask::TriPart;

@@ -1,0 +1,362 @@
+//! Parameters: values that outlive a graph and that several plans share.
+//!
+//! A [`Params`] is one block of memory on a device, a [`Param`] one tensor in it. Both are cheap to clone, and may be used
+//! from any thread. A graph takes a parameter with [`Builder::param`](crate::Builder::param) (trainable) or
+//! [`Builder::weight`](crate::Builder::weight) (frozen); every plan of every such graph then works on the same values.
+//!
+//! ```
+//! use ggml_rs::{DType, Device, Graph, Params, Plan, PlanOptions};
+//!
+//! let device = Device::cpu()?;
+//! let params = Params::builder()
+//!     .tensor("w", DType::F32, [2, 1])?
+//!     .tensor("count", DType::F32, [1])?
+//!     .allocate(device)?;
+//! let (w, count) = (params.get("w")?, params.get("count")?);
+//! w.set_f32(&[2.0, 3.0])?;
+//! count.zero()?;
+//!
+//! // y = w · x, and the number of runs is counted in a parameter.
+//! let (graph, (x, y, n)) = Graph::build(|g| {
+//!     let (x, x_in) = g.input("x", DType::F32, [2])?;
+//!     let (one, one_in) = g.input("one", DType::F32, [1])?;
+//!     let total = g.weight(&count)?;
+//!     let n = one.add(total)?.cpy(total)?;
+//!     Ok(((x_in, one_in), g.output("y", g.weight(&w)?.mul_mat(x)?)?, g.output("n", n)?))
+//! })?;
+//! let mut backend = device.open()?;
+//! let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+//! plan.set_f32(&x.0, &[1.0, 10.0])?;
+//! plan.set_f32(&x.1, &[1.0])?;
+//! plan.run(&mut backend)?;
+//! plan.run(&mut backend)?;
+//! assert_eq!(plan.read_f32(&y)?, [32.0]);
+//! assert_eq!(plan.read_f32(&n)?, [2.0]);
+//! assert_eq!(count.read_f32()?, [2.0]);
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+//!
+//! # Threads
+//! Each [`Params`] has one lock. A run holds it for reading, or for writing where its graph writes a parameter (a copy into
+//! one, an op in place, a step of an optimizer); reading and setting a parameter hold it too. So two plans that only read
+//! run at once, and nobody ever sees values that are half written. A plan takes the locks of all its storages before it
+//! starts, in one order that is the same for every plan, so plans cannot wait for each other in a circle.
+//! [`Plan::run`](crate::Plan::run) waits for the locks; [`Plan::try_run`](crate::Plan::try_run) returns
+//! [`Error::Busy`] instead.
+//!
+//! Do not use a parameter from inside a callback of a run that writes it (a logger, a custom op): the callback would wait
+//! for the run, and the run for the callback.
+
+mod access;
+mod storage;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ggml_sys as sys;
+
+pub(crate) use access::{Accesses, Held, Wait};
+pub(crate) use storage::{Spec, Storage};
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, OpError, Result};
+use crate::graph::checked_name;
+use crate::quantize::{dequantize, quantize};
+use crate::shape::{IntoShape, Shape};
+
+/// Parameters that lie in one block of memory on a device, under one lock.
+///
+/// Memory starts as NaN bytes. A plan refuses to run while one of its parameters has no values, so set each, or
+/// [`zero`](Param::zero) it.
+#[derive(Clone)]
+pub struct Params(Arc<Storage>);
+
+impl Params {
+    /// Lists the tensors of a new storage.
+    pub fn builder() -> ParamsBuilder {
+        ParamsBuilder::default()
+    }
+
+    /// The parameter of this name.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when there is none.
+    #[track_caller]
+    pub fn get(&self, name: &str) -> Result<Param> {
+        let found = self.iter().find(|param| param.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = self
+                .0
+                .entries()
+                .iter()
+                .map(|entry| entry.name.as_str())
+                .collect();
+            let detail = format!("there is no `{name}`, but {}", names.join(", "));
+            Error::Param(OpError::new("Params::get", detail, Vec::new()))
+        })
+    }
+
+    /// Every parameter, in the order of the builder.
+    pub fn iter(&self) -> impl Iterator<Item = Param> + '_ {
+        (0..self.0.entries().len()).map(|index| Param {
+            storage: Arc::clone(&self.0),
+            index,
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.entries().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device on which they lie.
+    pub fn device(&self) -> Device {
+        self.0.device()
+    }
+
+    /// Bytes of device memory, the space between the tensors included.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Sets every parameter to zero.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    pub fn zero(&self) -> Result<()> {
+        self.iter().try_for_each(|param| param.zero())
+    }
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Lists the tensors of a storage before memory is asked for. See [`Params::builder`].
+#[derive(Debug, Default)]
+pub struct ParamsBuilder {
+    specs: Vec<Spec>,
+    names: HashSet<String>,
+}
+
+impl ParamsBuilder {
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an invalid shape or rows that are not whole blocks; [`Error::Param`] for a name that is taken or
+    /// that ggml cannot hold (more than 63 bytes, or a NUL).
+    #[track_caller]
+    pub fn tensor(mut self, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Self> {
+        let shape = shape.into_shape()?;
+        // Refuses rows that are not whole blocks, and sizes that overflow.
+        crate::layout::Layout::contiguous(dtype, shape)?;
+        checked_name(name)?;
+        if !self.names.insert(name.to_owned()) {
+            let detail = format!("`{name}` is listed twice");
+            return Err(Error::Param(OpError::new(
+                "ParamsBuilder::tensor",
+                detail,
+                Vec::new(),
+            )));
+        }
+        self.specs.push(Spec {
+            name: name.to_owned(),
+            dtype,
+            shape,
+        });
+        Ok(self)
+    }
+
+    /// Allocates everything that was listed, in one buffer on `device`. Sizes are checked first; the memory is filled with
+    /// NaN bytes.
+    ///
+    /// # Errors
+    /// [`Error::Param`] when nothing is listed; [`Error::Alloc`] when the buffer is beyond what the device has, or the
+    /// device refuses.
+    #[track_caller]
+    pub fn allocate(self, device: Device) -> Result<Params> {
+        if self.specs.is_empty() {
+            let detail = "no tensor is listed";
+            return Err(Error::Param(OpError::new(
+                "ParamsBuilder::allocate",
+                detail,
+                Vec::new(),
+            )));
+        }
+        Ok(Params(Arc::new(Storage::new(device, self.specs)?)))
+    }
+}
+
+/// One tensor of a [`Params`]: a handle that keeps the memory alive.
+#[derive(Clone)]
+pub struct Param {
+    storage: Arc<Storage>,
+    index: usize,
+}
+
+impl Param {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.entry().name
+    }
+
+    /// Its data type.
+    pub fn dtype(&self) -> DType {
+        self.entry().dtype
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        self.entry().shape
+    }
+
+    /// The device on which it lies.
+    pub fn device(&self) -> Device {
+        self.storage.device()
+    }
+
+    /// Sets it from `f32` values in ne order, rounded to its type. Waits for runs that use its storage.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32 values do not
+    /// convert to.
+    #[track_caller]
+    pub fn set_f32(&self, values: &[f32]) -> Result<()> {
+        let wanted = self.shape().elements();
+        if values.len() != wanted {
+            let detail = format!(
+                "{} values for a parameter of {wanted} elements",
+                values.len()
+            );
+            return Err(Error::Shape(OpError::new(
+                "Param::set_f32",
+                detail,
+                Vec::new(),
+            )));
+        }
+        let bytes = match self.dtype() {
+            DType::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
+            dtype => Cow::Owned(quantize(dtype, values, self.shape().ne()[0])?),
+        };
+        self.set_bytes(&bytes)
+    }
+
+    /// Sets it from bytes of its type. Waits for runs that use its storage.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are as many bytes as it has.
+    #[track_caller]
+    pub fn set_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let wanted = self.entry().bytes;
+        if bytes.len() != wanted {
+            let detail = format!("{} bytes for a parameter of {wanted}", bytes.len());
+            return Err(Error::Shape(OpError::new(
+                "Param::set_bytes",
+                detail,
+                Vec::new(),
+            )));
+        }
+        self.storage.write(self.index, bytes);
+        Ok(())
+    }
+
+    /// Sets every byte of it to zero, which is zero in every type.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    pub fn zero(&self) -> Result<()> {
+        let bytes = self.entry().bytes;
+        let mut zeros = Vec::new();
+        zeros
+            .try_reserve_exact(bytes)
+            .map_err(|error| Error::Alloc {
+                what: "zeros".into(),
+                bytes,
+                detail: error.to_string(),
+            })?;
+        zeros.resize(bytes, 0);
+        self.set_bytes(&zeros)
+    }
+
+    /// Reads it as `f32` in ne order, converted from its type. Waits for runs that write its storage.
+    ///
+    /// # Errors
+    /// [`Error::Param`] before it was set; [`Error::DType`] for a type that does not convert to f32.
+    #[track_caller]
+    pub fn read_f32(&self) -> Result<Vec<f32>> {
+        let bytes = self.read_bytes()?;
+        dequantize(self.dtype(), &bytes)
+    }
+
+    /// Reads it as bytes of its type. Waits for runs that write its storage.
+    ///
+    /// # Errors
+    /// [`Error::Param`] before it was set.
+    #[track_caller]
+    pub fn read_bytes(&self) -> Result<Vec<u8>> {
+        self.check_set("Param::read_bytes")?;
+        Ok(self.storage.read(self.index))
+    }
+
+    /// # Errors
+    /// [`Error::Param`] when it has no values.
+    #[track_caller]
+    pub(crate) fn check_set(&self, call: &'static str) -> Result<()> {
+        if self.entry().is_set() {
+            return Ok(());
+        }
+        let detail = format!("parameter `{}` has no values: set it first", self.name());
+        Err(Error::Param(OpError::new(call, detail, Vec::new())))
+    }
+
+    fn entry(&self) -> &storage::Entry {
+        &self.storage.entries()[self.index]
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Which tensor of which storage, so that a graph finds one that it has.
+    pub(crate) fn key(&self) -> (u64, usize) {
+        (self.storage.id(), self.index)
+    }
+
+    /// Makes `tensor` another description of this parameter's memory.
+    ///
+    /// Each graph gets a description of its own, because ggml writes to descriptions (flags, names) while it builds and
+    /// plans, and graphs are built on several threads at once.
+    ///
+    /// # Safety
+    /// `tensor` must be alive, new, contiguous, and of this type and shape; whoever owns it must keep this parameter.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`] when the device refuses.
+    pub(crate) unsafe fn attach(&self, tensor: NonNull<sys::ggml_tensor>) -> Result<()> {
+        // SAFETY: the caller vouches for the tensor.
+        unsafe { self.storage.attach(self.index, tensor) }
+    }
+}
+
+impl fmt::Debug for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Param({}: {} {:?})",
+            self.name(),
+            self.dtype(),
+            self.shape()
+        )
+    }
+}

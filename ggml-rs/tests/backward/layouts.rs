@@ -1,0 +1,138 @@
+//! Permuted gradients, views, and tensors of other types between a parameter and the loss.
+
+use ggml_rs::DType::{BF16, F16, F32};
+use ggml_rs::graph::SoftMax;
+use ggml_rs::{Result, Tensor};
+
+use crate::slopes::{Run, Values, WIDE, check};
+
+/// Something whose gradient arrives permuted, so that `op` before it gets it so.
+fn turned(op: Tensor<'_>) -> Result<Tensor<'_>> {
+    op.permute([1, 0, 2, 3])
+}
+
+#[test]
+fn permuted_gradients_reach_every_op() {
+    type Op = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
+    let ops: [(&str, Op); 14] = [
+        ("cont", |a| a.permute([0, 2, 1, 3])?.cont()),
+        ("reshape", |a| a.reshape([6, 2, 2])),
+        ("scale", |a| a.scale(2.0)),
+        ("repeat", |a| a.repeat([4, 6, 6])),
+        ("silu", |a| a.silu()),
+        ("gelu_erf", |a| a.gelu_erf()),
+        ("mul", |a| a.mul(a)),
+        ("sum_rows", |a| a.sum_rows()),
+        ("mean_rows", |a| a.mean_rows()),
+        ("rms_norm", |a| a.rms_norm(1e-3)),
+        ("soft_max", |a| a.soft_max()),
+        ("neg", |a| a.neg()),
+        ("pad", |a| a.pad([1, 2, 0, 0])),
+        ("two uses", |a| {
+            a.transpose()?.cont()?.transpose()?.cont()?.add(a)
+        }),
+    ];
+    for (name, op) in ops {
+        check(name, &[&[4, 3, 2]], WIDE, &|_, p, _| turned(op(p[0])?));
+        // The weights' product sees the permuted tensor itself.
+        check(
+            &format!("{name}, permuted operand"),
+            &[&[4, 3, 2]],
+            WIDE,
+            &|_, p, _| turned(op(p[0].mul(p[0])?.permute([0, 2, 1, 3])?.cont()?)?),
+        );
+    }
+    check("mul_mat", &[&[4, 3, 2], &[4, 5, 2]], WIDE, &|_, p, _| {
+        turned(p[0].mul_mat(p[1])?)
+    });
+    check("two views", &[&[4, 6]], WIDE, &|_, p, _| {
+        let [_, nb @ ..] = p[0].strides();
+        let first = p[0].view([4, 3], nb, 0)?;
+        let second = p[0].view([4, 3], nb, 3 * nb[0])?;
+        turned(first.mul(second)?)
+    });
+    check("a view and a permuted use", &[&[4, 4]], WIDE, &|_, p, _| {
+        let [_, nb @ ..] = p[0].strides();
+        let view = p[0].view([4, 2], nb, nb[0])?.sum_rows()?.sum()?;
+        p[0].transpose()?.cont()?.mul(view)
+    });
+}
+
+#[test]
+fn a_view_of_infinity_has_a_finite_gradient() {
+    let values = vec![f32::INFINITY, 1.0, 2.0, f32::NAN, 3.0, 4.0];
+    let mut run = Run::new(&[(&[6], values)], &|_, p, _| {
+        let [_, nb @ ..] = p[0].strides();
+        p[0].view([2], nb, 4)
+    })
+    .unwrap();
+    let gradient = run.gradients().remove(0);
+    assert!(gradient[1] != 0.0 && gradient[2] != 0.0);
+    for i in [0, 3, 4, 5] {
+        assert_eq!(gradient[i], 0.0, "{gradient:?}");
+    }
+}
+
+#[test]
+fn views_of_half_tensors_find_their_place() {
+    for dtype in [F16, BF16] {
+        // Powers of two pass through half precision, so the loss is exact.
+        let values: Vec<f32> = (0..12).map(|i| 2.0_f32.powi(i % 3)).collect();
+        let mut run = Run::new(&[(&[4, 3], values)], &|_, p, _| {
+            let half = p[0].cast(dtype)?;
+            let [_, nb @ ..] = half.strides();
+            half.view([2, 2], nb, nb[0] + 2)?.cast(F32)
+        })
+        .unwrap();
+        let gradient = run.gradients().remove(0);
+        let weights = crate::common::values(4, 77);
+        let mut expected = vec![0.0; 12];
+        for (place, weight) in [5, 6, 9, 10].into_iter().zip(weights) {
+            expected[place] = weight;
+        }
+        assert_eq!(gradient, expected, "{dtype}");
+    }
+}
+
+#[test]
+fn half_weights_made_of_floats_have_a_gradient() {
+    // Values that half precision holds, and steps too: differences are exact.
+    let params = [(
+        &[32, 4][..],
+        (0..128).map(|i| (i % 9) as f32 / 8.0 - 0.5).collect(),
+    )];
+    crate::slopes::check_at("cast", &params, &|g, p, frozen| {
+        let (x, input) = g.input("x", F32, [32, 3])?;
+        frozen.push((
+            input,
+            Values::Floats((0..96).map(|i| (i % 5) as f32 / 4.0).collect()),
+        ));
+        p[0].cast(F16)?.mul_mat(x)
+    });
+}
+
+#[test]
+fn softmax_with_a_mask_slopes_and_sinks() {
+    check(
+        "soft_max_ext",
+        &[&[6, 3, 4, 2], &[4]],
+        WIDE,
+        &|g, p, frozen| {
+            let (mask, input) = g.input("mask", F32, [6, 3])?;
+            let values = (0..18).map(|i| {
+                if i % 5 == 4 {
+                    f32::NEG_INFINITY
+                } else {
+                    -0.1 * i as f32
+                }
+            });
+            frozen.push((input, Values::Floats(values.collect())));
+            p[0].soft_max_ext(SoftMax {
+                mask: Some(mask),
+                sinks: Some(p[1]),
+                scale: 0.7,
+                max_bias: 4.0,
+            })
+        },
+    );
+}

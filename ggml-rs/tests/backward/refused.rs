@@ -1,0 +1,162 @@
+//! What a backward refuses, before it makes a node; the graph stays as it was.
+
+use ggml_rs::BackwardOptions;
+use ggml_rs::DType::{F16, F32, I32};
+use ggml_rs::{Builder, Error, Graph, Result, Staging, Tensor};
+
+/// The error of `g.backward` of a loss made from a marked tensor of [8, 4].
+fn error(build: impl for<'g> Fn(Builder<'g>, Tensor<'g>) -> Result<Tensor<'g>>) -> Error {
+    let mut refused = None;
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [8, 4])?;
+        let x = x.set_param()?;
+        let loss = build(g, x)?;
+        refused = Some(
+            g.backward(loss)
+                .expect_err("a backward that must be refused"),
+        );
+        // The builder goes on working, and so does another backward.
+        let good = x.mul(x)?.sum()?;
+        let gradients = g.backward(good)?;
+        assert_eq!(gradients.len(), 1);
+        g.output("dx", gradients.of(x)?)
+    })
+    .unwrap();
+    refused.unwrap()
+}
+
+#[track_caller]
+fn says(error: Error, op: &str, why: &str) {
+    let text = error.to_string();
+    let Error::NotDifferentiable(found) = error else {
+        panic!("{text}");
+    };
+    assert_eq!(found.op, op, "{text}");
+    assert!(text.contains(why), "{text}");
+    assert!(text.contains("refused.rs:"), "{text}");
+}
+
+#[test]
+fn ops_without_a_backward_are_named() {
+    says(error(|_, x| x.max()), "POOL_1D", "extrema");
+    let named = error(|_, x| x.max_rows()?.named("the largest")?.sum());
+    assert!(named.to_string().contains("POOL_1D"), "{named}");
+    says(
+        error(|_, x| x.cumsum()?.named("sums")?.sum()),
+        "CUMSUM",
+        "[sums]",
+    );
+}
+
+#[test]
+fn losses_are_one_float() {
+    assert!(matches!(error(|_, x| x.scale(2.0)), Error::Shape(_)));
+    assert!(matches!(error(|_, x| x.sum()?.cast(F16)), Error::DType(_)));
+    let unmarked = error(|g, _| g.input("y", F32, [3])?.0.sum());
+    assert!(matches!(unmarked, Error::Param(_)), "{unmarked}");
+}
+
+#[test]
+fn writes_in_place_are_refused_where_they_change_a_gradient() {
+    // The value that the product read is overwritten before the backward reads it again.
+    says(
+        error(|g, x| {
+            let (y, _) = g.input("y", F32, [8, 4])?;
+            let loss = x.mul(y)?.sum()?;
+            x.scale(3.0)?.cpy(y)?;
+            Ok(loss)
+        }),
+        "CPY",
+        "reads again",
+    );
+    // What is read lies where something else was written.
+    says(
+        error(|g, x| {
+            let y = g.empty("y", F32, [8, 4])?;
+            x.scale(3.0)?.cpy(y)?;
+            x.mul(y)?.sum()
+        }),
+        "CPY",
+        "another tensor",
+    );
+    says(
+        error(|_, x| x.scale(2.0)?.relu_inplace()?.sum()),
+        "RELU",
+        "in place",
+    );
+}
+
+#[test]
+fn a_write_is_allowed_where_its_result_is_read() {
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [8, 4])?;
+        let x = x.set_param()?;
+        let y = g.empty("y", F32, [8, 4])?;
+        let loss = x.scale(3.0)?.cpy(y)?.mul(x)?.sum()?;
+        g.output("dx", g.backward(loss)?.of(x)?)
+    })
+    .unwrap();
+}
+
+#[test]
+fn views_that_overlap_are_refused() {
+    says(
+        error(|_, x| x.view([4, 4], [4, 16, 64], 0)?.cont()?.sum()),
+        "VIEW",
+        "overlap",
+    );
+    says(
+        error(|_, x| {
+            let t = x.transpose()?;
+            let [_, nb @ ..] = x.strides();
+            t.view([2, 2], nb, 0)?.cont()?.sum()
+        }),
+        "VIEW",
+        "contiguous",
+    );
+}
+
+#[test]
+fn only_inputs_of_floats_are_marked() {
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4])?;
+        let (h, _) = g.input("h", F16, [4])?;
+        let (i, _) = g.input("i", I32, [4])?;
+        assert!(matches!(x.scale(2.0)?.set_param(), Err(Error::Param(_))));
+        assert!(matches!(h.set_param(), Err(Error::DType(_))));
+        assert!(matches!(i.set_param(), Err(Error::DType(_))));
+        g.output("x", x)
+    })
+    .unwrap();
+}
+
+#[test]
+fn gradients_belong_to_marked_tensors() {
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4])?;
+        let (y, _) = g.input("y", F32, [4])?;
+        let (unused, _) = g.input("unused", F32, [4])?;
+        let (x, unused) = (x.set_param()?, unused.set_param()?);
+        let gradients = g.backward(x.mul(y)?.sum()?)?;
+        assert_eq!(gradients.len(), 1);
+        assert!(matches!(gradients.of(y), Err(Error::Param(_))));
+        assert!(matches!(gradients.of(unused), Err(Error::Param(_))));
+        g.output("dx", gradients.of(x)?)
+    })
+    .unwrap();
+}
+
+#[test]
+fn both_operands_of_a_product_are_staged_alike() {
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4, 4])?;
+        let x = x.set_param()?;
+        let loss = x.mul_mat(x)?.sum()?;
+        let options = BackwardOptions::default();
+        let one = g.backward_with(loss, options.staging(Staging::FloatWeights));
+        assert!(matches!(one, Err(Error::Param(_))));
+        let half = g.backward_with(loss, options.staging(Staging::Half))?;
+        g.output("dx", half.of(x)?)
+    })
+    .unwrap();
+}

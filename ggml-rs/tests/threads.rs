@@ -1,0 +1,125 @@
+//! Pools of threads: shared by backends on several threads, left, and kept alive.
+
+use std::thread;
+
+use ggml_rs::DType::F32;
+use ggml_rs::{
+    Backend, Device, Graph, Input, Output, Plan, PlanOptions, Priority, ThreadPool,
+    ThreadPoolOptions,
+};
+
+const N: usize = 96;
+
+/// A product, whose threads share ggml's counter of chunks, and a sum behind it.
+fn product(backend: &Backend) -> (Plan, Input, Output) {
+    let (graph, (x, y)) = Graph::build(|g| {
+        let (x, x_in) = g.input("x", F32, [N, N])?;
+        let mut y = x;
+        for _ in 0..4 {
+            y = x.mul_mat(y)?.scale(1.0 / N as f32)?;
+        }
+        Ok((x_in, g.output("y", y)?))
+    })
+    .unwrap();
+    (
+        Plan::new(graph, backend, PlanOptions::default()).unwrap(),
+        x,
+        y,
+    )
+}
+
+fn pool(threads: usize, polling: u32) -> ThreadPool {
+    let mut options = ThreadPoolOptions::default();
+    options.threads = threads;
+    options.polling = polling;
+    ThreadPool::new(options).unwrap()
+}
+
+/// Without the turns that backends take, two graphs share one barrier and one counter: the run hangs or its results are
+/// wrong (seen by removing the guard in `Backend::compute`).
+#[test]
+fn two_backends_on_two_threads_take_turns() {
+    let pool = pool(2, 1);
+    let handles: Vec<_> = (0..2)
+        .map(|i| {
+            let mut backend = Device::cpu().unwrap().open().unwrap();
+            backend.set_thread_pool(&pool).unwrap();
+            thread::spawn(move || {
+                let (mut plan, x, y) = product(&backend);
+                let value = (i + 1) as f32;
+                plan.set_f32(&x, &[value; N * N]).unwrap();
+                for _ in 0..60 {
+                    plan.run(&mut backend).unwrap();
+                    let wanted = value.powi(5);
+                    let found = plan.read_f32(&y).unwrap();
+                    assert!(
+                        found
+                            .iter()
+                            .all(|&found| (found - wanted).abs() < wanted * 1e-4)
+                    );
+                }
+            })
+        })
+        .collect();
+    drop(pool);
+    handles
+        .into_iter()
+        .for_each(|handle| handle.join().unwrap());
+}
+
+/// ggml pauses a pool that a backend leaves, even one that another backend computes with, which then waits forever.
+#[test]
+fn leaving_a_pool_does_not_stop_it() {
+    let pool = pool(2, 0);
+    let mut stays = Device::cpu().unwrap().open().unwrap();
+    stays.set_thread_pool(&pool).unwrap();
+    let run = thread::spawn(move || {
+        let (mut plan, x, _) = product(&stays);
+        plan.set_f32(&x, &[1.0; N * N]).unwrap();
+        (0..100).for_each(|_| plan.run(&mut stays).unwrap());
+    });
+    let mut leaves = Device::cpu().unwrap().open().unwrap();
+    let (mut plan, x, y) = product(&leaves);
+    plan.set_f32(&x, &[1.0; N * N]).unwrap();
+    let mut rounds = 0;
+    while !run.is_finished() {
+        leaves.set_thread_pool(&pool).unwrap();
+        leaves.set_threads(1 + rounds % 2).unwrap();
+        plan.run(&mut leaves).unwrap();
+        rounds += 1;
+    }
+    run.join().unwrap();
+    let near = |value: &f32| (value - 1.0).abs() < 1e-4;
+    assert!(plan.read_f32(&y).unwrap().iter().all(near));
+    assert!(rounds > 0);
+}
+
+#[test]
+fn a_backend_keeps_its_pool() {
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    backend.set_thread_pool(&pool(2, 50)).unwrap();
+    let (mut plan, x, y) = product(&backend);
+    plan.set_f32(&x, &[1.0; N * N]).unwrap();
+    plan.run(&mut backend).unwrap();
+    assert!((plan.read_f32(&y).unwrap()[0] - 1.0).abs() < 1e-4);
+    // Another one, with other settings, on a plan that exists.
+    let mut options = ThreadPoolOptions::default();
+    options.threads = 2;
+    options.priority = Priority::Low;
+    options.cpus = vec![0];
+    options.strict = true;
+    backend
+        .set_thread_pool(&ThreadPool::new(options).unwrap())
+        .unwrap();
+    plan.run(&mut backend).unwrap();
+    backend.set_threads(3).unwrap();
+    plan.run(&mut backend).unwrap();
+}
+
+#[test]
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+fn only_the_cpu_has_pools() {
+    let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
+    let error = backend.set_thread_pool(&pool(2, 0)).unwrap_err();
+    assert!(error.to_string().contains("only the CPU"), "{error}");
+}
