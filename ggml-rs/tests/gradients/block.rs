@@ -106,6 +106,13 @@ pub fn cases() -> Vec<Case> {
             block(t, Q8_0)
         })
         .tolerance(0.3),
+        Case::new("SILU", "computed again in the backward", |t| {
+            let w = t.trained([6, 6], Data::unit())?;
+            let x = t.trained([6, 4], Data::unit())?;
+            let builder = t.builder();
+            let hidden = builder.checkpoint(|| w.mul_mat(x)?.silu()?.mul(x))?;
+            w.mul_mat(hidden)?.add(x)
+        }),
         Case::new("MUL_MAT_ID", "a router and its experts", experts),
     ]
 }
