@@ -175,9 +175,9 @@ impl<'t> Marks<'t> {
         roots.for_each(|root| mark(root.as_ptr()));
         // Backwards, so that all that need a tensor come before it.
         for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
-            // SAFETY: as above.
-            let (src, view_src) = unsafe { (tensor.as_ref().src, tensor.as_ref().view_src) };
-            for needed in src.into_iter().chain([view_src]) {
+            // SAFETY: as above; no tensor is its own source.
+            let tensor = unsafe { tensor.as_ref() };
+            for &needed in tensor.src.iter().chain([&tensor.view_src]) {
                 if !needed.is_null() {
                     mark(needed);
                 }
