@@ -1,8 +1,8 @@
 //! A transformer block with LoRA adapters, a loss, and the gradients of the adapters.
 
 use ggml_rs::{
-    BackwardOptions, Builder, DType, GluOp, Graph, Input, IntoShape, Output, Result, Rope, RopeMode, SoftMax, Staging,
-    Tensor,
+    BackwardOptions, Builder, DType, GluOp, Graph, Input, IntoShape, Output, Result, Rope,
+    RopeMode, SoftMax, Staging, Tensor,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -98,10 +98,20 @@ impl<'g> Net<'g> {
     }
 
     /// An input of uniformly distributed values up to `limit`.
-    fn input(&mut self, name: &str, dtype: DType, shape: impl IntoShape, limit: f32) -> Result<Tensor<'g>> {
+    fn input(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: impl IntoShape,
+        limit: f32,
+    ) -> Result<Tensor<'g>> {
         let (tensor, input) = self.g.input(name, dtype, shape)?;
-        let uniform = |random: &mut ChaCha8Rng| (random.next_u32() as f32 / u32::MAX as f32 * 2.0 - 1.0) * limit;
-        let values = (0..input.shape().elements()).map(|_| uniform(&mut self.random)).collect();
+        let uniform = |random: &mut ChaCha8Rng| {
+            (random.next_u32() as f32 / u32::MAX as f32 * 2.0 - 1.0) * limit
+        };
+        let values = (0..input.shape().elements())
+            .map(|_| uniform(&mut self.random))
+            .collect();
         self.inputs.push((input, values));
         Ok(tensor)
     }
@@ -113,7 +123,9 @@ impl<'g> Net<'g> {
 
     /// One matrix of an adapter. Neither starts at zero, as one would in training: then the other had no gradient.
     fn adapter(&mut self, name: String, from: usize, to: usize) -> Result<Tensor<'g>> {
-        let tensor = self.input(&name, DType::F32, [from, to], (3.0 / from as f32).sqrt())?.set_param()?;
+        let tensor = self
+            .input(&name, DType::F32, [from, to], (3.0 / from as f32).sqrt())?
+            .set_param()?;
         self.adapter_inputs.push(self.inputs.len() - 1);
         self.adapters.push((tensor, format!("gradient of {name}")));
         Ok(tensor)
@@ -136,18 +148,34 @@ impl<'g> Net<'g> {
     fn attention(&mut self, x: Tensor<'g>) -> Result<Tensor<'g>> {
         let x = x.rms_norm(EPS)?;
         let heads = [HEAD, HEADS, TOKENS];
-        let rope = Rope { mode: RopeMode::Neox, ..Rope::default() };
-        let query = self.adapted("query", x)?.reshape(heads)?.rope(self.positions.0, rope)?;
+        let rope = Rope {
+            mode: RopeMode::Neox,
+            ..Rope::default()
+        };
+        let query = self
+            .adapted("query", x)?
+            .reshape(heads)?
+            .rope(self.positions.0, rope)?;
         let key = self.weight("key", WIDTH, WIDTH)?;
-        let key = self.product(key, x)?.reshape(heads)?.rope(self.positions.0, rope)?;
+        let key = self
+            .product(key, x)?
+            .reshape(heads)?
+            .rope(self.positions.0, rope)?;
         let value = self.adapted("value", x)?.reshape(heads)?;
 
         // [head, tokens, heads] each; of the values [tokens, head, heads].
         let (query, key) = (query.permute([0, 2, 1, 3])?, key.permute([0, 2, 1, 3])?);
         let value = value.permute([1, 2, 0, 3])?.cont()?;
-        let options = SoftMax { mask: Some(self.mask), scale: 1.0 / (HEAD as f32).sqrt(), ..SoftMax::default() };
+        let options = SoftMax {
+            mask: Some(self.mask),
+            scale: 1.0 / (HEAD as f32).sqrt(),
+            ..SoftMax::default()
+        };
         let weights = self.product(key, query)?.soft_max_ext(options)?;
-        let mixed = self.product(value, weights)?.permute([0, 2, 1, 3])?.cont()?;
+        let mixed = self
+            .product(value, weights)?
+            .permute([0, 2, 1, 3])?
+            .cont()?;
         let out = self.weight("out", WIDTH, WIDTH)?;
         self.product(out, mixed.reshape([WIDTH, TOKENS])?)
     }
@@ -155,8 +183,13 @@ impl<'g> Net<'g> {
     /// `W_down (silu(W_gate x) * (W_up x))`.
     fn feed_forward(&mut self, x: Tensor<'g>) -> Result<Tensor<'g>> {
         let x = x.rms_norm(EPS)?;
-        let (gate, up) = (self.weight("gate", WIDTH, HIDDEN)?, self.weight("up", WIDTH, HIDDEN)?);
-        let hidden = self.product(gate, x)?.glu_split(self.product(up, x)?, GluOp::Swiglu)?;
+        let (gate, up) = (
+            self.weight("gate", WIDTH, HIDDEN)?,
+            self.weight("up", WIDTH, HIDDEN)?,
+        );
+        let hidden = self
+            .product(gate, x)?
+            .glu_split(self.product(up, x)?, GluOp::Swiglu)?;
         let down = self.weight("down", HIDDEN, WIDTH)?;
         self.product(down, hidden)
     }
@@ -176,5 +209,7 @@ impl<'g> Net<'g> {
 /// 0 where a token sees another, -inf where that comes later: `[keys, queries]`.
 fn causal() -> Vec<f32> {
     let seen = |query: usize, key: usize| if key <= query { 0.0 } else { f32::NEG_INFINITY };
-    (0..TOKENS).flat_map(|query| (0..TOKENS).map(move |key| seen(query, key))).collect()
+    (0..TOKENS)
+        .flat_map(|query| (0..TOKENS).map(move |key| seen(query, key)))
+        .collect()
 }

@@ -15,7 +15,7 @@ mod exact;
 use std::process::ExitCode;
 
 use block::{Block, Stagings};
-use ggml_rs::{Device, Error, Plan, PlanOptions, Result, Scheduler, Staging};
+use ggml_rs::{Device, Plan, PlanOptions, Result, Scheduler, Staging};
 
 const SEED: u64 = 1;
 /// A gradient is a sum over tokens of products of f32 values, each the end of a chain of some thirty ops with an error of
@@ -49,9 +49,15 @@ fn run() -> Result<bool> {
     println!("device     {} ({})", device.name(), device.description());
     println!("seed       {SEED}");
     let exact = exact::gradients(SEED)?;
-    println!("reference  f64; differs from central differences by {:.1e} at most\n", exact.deviation);
+    println!(
+        "reference  f64; differs from central differences by {:.1e} at most\n",
+        exact.deviation
+    );
 
-    println!("{:22} {:>10} {:>12} {:>16} {:>12}", "staging", "gradients", "not finite", "largest at end", "rms error");
+    println!(
+        "{:22} {:>10} {:>12} {:>16} {:>12}",
+        "staging", "gradients", "not finite", "largest at end", "rms error"
+    );
     let mut right = false;
     for (name, forward, backward) in [
         ("float", Staging::Float, Staging::Float),
@@ -59,13 +65,23 @@ fn run() -> Result<bool> {
         ("half, backward float", Staging::Half, Staging::Float),
     ] {
         let row = measure(device, Stagings { forward, backward }, &exact.values)?;
-        let error = if row.rms_error.is_nan() { "-".to_owned() } else { format!("{:.1e}", row.rms_error) };
-        println!("{name:22} {:>10} {:>12} {:>16.3e} {error:>12}", row.gradients, row.not_finite, row.largest);
+        let error = if row.rms_error.is_nan() {
+            "-".to_owned()
+        } else {
+            format!("{:.1e}", row.rms_error)
+        };
+        println!(
+            "{name:22} {:>10} {:>12} {:>16.3e} {error:>12}",
+            row.gradients, row.not_finite, row.largest
+        );
         if name == "float" {
             right = row.not_finite == 0 && row.rms_error <= TOLERANCE;
         }
     }
-    println!("\nthe largest half is 65504; float must stay within {TOLERANCE:.0e}: {}", if right { "it does" } else { "IT DOES NOT" });
+    println!(
+        "\nthe largest half is 65504; float must stay within {TOLERANCE:.0e}: {}",
+        if right { "it does" } else { "IT DOES NOT" }
+    );
     Ok(right)
 }
 
@@ -86,9 +102,18 @@ fn measure(device: Device, stagings: Stagings, exact: &[f64]) -> Result<Row> {
     for output in &block.gradients {
         gradients.extend(plan.read_f32(output)?);
     }
-    let largest = plan.read_f32(&block.at_the_end)?.into_iter().fold(0.0, |largest: f32, value| largest.max(value.abs()));
-    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
-    let difference = squares(&mut gradients.iter().zip(exact).map(|(&got, exact)| f64::from(got) - exact));
+    let largest = plan
+        .read_f32(&block.at_the_end)?
+        .into_iter()
+        .fold(0.0, |largest: f32, value| largest.max(value.abs()));
+    let squares =
+        |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let difference = squares(
+        &mut gradients
+            .iter()
+            .zip(exact)
+            .map(|(&got, exact)| f64::from(got) - exact),
+    );
     Ok(Row {
         gradients: gradients.len(),
         not_finite: gradients.iter().filter(|value| !value.is_finite()).count(),
@@ -97,7 +122,7 @@ fn measure(device: Device, stagings: Stagings, exact: &[f64]) -> Result<Row> {
     })
 }
 
-fn set(plan: &mut Plan, block: &Block) -> Result<(), Error> {
+fn set(plan: &mut Plan, block: &Block) -> Result<()> {
     for (input, values) in &block.inputs {
         plan.set_f32(input, values)?;
     }

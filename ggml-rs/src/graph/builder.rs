@@ -9,6 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggml_sys as sys;
@@ -17,6 +18,7 @@ pub(crate) use params::Leaf;
 
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
+use super::ops::CustomOp;
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
@@ -44,6 +46,8 @@ struct Parts {
     params: Vec<Leaf>,
     /// Where a parameter is in `params`, so that it gives one tensor only.
     by_param: HashMap<(u64, usize), usize>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 impl Core {
@@ -116,6 +120,7 @@ impl Core {
             mut params,
             by_param: _,
             segments: _,
+            custom,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -141,6 +146,7 @@ impl Core {
             outputs,
             ids,
             params,
+            custom,
         })
     }
 }
@@ -334,6 +340,23 @@ impl<'g> Builder<'g> {
         };
         self.bound_ids(&input, rule);
         Ok((ExpertIds { tensor, experts }, input))
+    }
+
+    /// One op's result without a tensor to call it on. As [`Tensor::make`].
+    pub(super) fn make(
+        self,
+        op: &'static str,
+        make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
+    ) -> Result<Tensor<'g>> {
+        Tensor::new(self.core.create(op, make)?, self)
+    }
+
+    /// Keeps a closure as long as the graph. The pointer is valid as long.
+    pub(super) fn keep_custom(self, op: CustomOp) -> *const CustomOp {
+        let op = Arc::new(op);
+        let pointer = Arc::as_ptr(&op);
+        self.core.parts.borrow_mut().custom.push(op);
+        pointer
     }
 
     /// From here on the values of an input are checked to be ids.

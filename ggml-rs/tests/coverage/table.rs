@@ -632,6 +632,7 @@ pub const THROUGH: &[(&str, &[&str])] = &[
             "ggml_step",
             "ggml_tanh",
             "ggml_elu",
+            "ggml_relu",
             "ggml_sigmoid",
             "ggml_gelu",
             "ggml_gelu_erf",

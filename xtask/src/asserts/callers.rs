@@ -21,7 +21,10 @@ pub fn read(dir: &Path) -> Result<Callers> {
     let mut callers = Callers::default();
     for (path, text) in read_folder(dir)? {
         // Unit tests in files of their own.
-        if !path.split('/').any(|part| part == "tests" || part == "tests.rs") {
+        if !path
+            .split('/')
+            .any(|part| part == "tests" || part == "tests.rs")
+        {
             callers.add(&path, &text);
         }
     }
