@@ -623,7 +623,6 @@ pub const THROUGH: &[(&str, &[&str])] = &[
     (
         "ggml_unary",
         &[
-            "ggml_relu",
             "ggml_expm1",
             "ggml_softplus",
             "ggml_abs",
