@@ -30,12 +30,14 @@ struct Assertion(String);
 ///
 /// # Errors
 /// [`Error::Internal`] with ggml's message.
+#[inline]
 pub(crate) fn call<T>(step: &'static str, ggml: impl FnOnce() -> T) -> Result<T> {
     let _depth = Depth::enter();
     catch_unwind(AssertUnwindSafe(ggml)).map_err(|payload| assertion(step, payload))
 }
 
 /// The error of a caught assertion; any other panic is not ours and continues.
+#[cold]
 fn assertion(step: &'static str, payload: Box<dyn Any + Send>) -> Error {
     match payload.downcast::<Assertion>() {
         Ok(assertion) => Error::Internal {

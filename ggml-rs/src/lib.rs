@@ -27,7 +27,7 @@
 //!    where the op was written ([`Error`]);
 //! 2. checks, when a plan is made, that the device runs every node, against tables of its own, because a
 //!    device's answer alone is not reliable ([`Device::unsupported`]);
-//! 3. checks sizes before memory is asked for;
+//! 3. checks sizes before memory is asked for, and keeps the threads that share parameters apart ([`params`]);
 //! 4. turns an assertion that is hit all the same while a graph is built or allocated into
 //!    [`Error::Internal`]. This last net needs unwinding: it does not exist with `panic = "abort"`, nor while
 //!    a graph computes.
@@ -69,9 +69,10 @@ pub use device::{Device, DeviceKind, Memory};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use graph::{
-    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, ExpertIds, GluOp,
-    Gradients, Graph, Input, Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode,
-    Route, RowIds, RowIdsOptions, SoftMax, SortOrder, Staging, Tensor, TriPart,
+    AdamW, BackwardOptions, Builder, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask,
+    Element, ExpertIds, FlashAttn, GatedDeltaNet, GluOp, Gradients, Graph, Input, Interpolation,
+    Output, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope, RopeMode, Route, RowIds,
+    RowIdsOptions, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, TriPart,
 };
 pub use params::{Param, Params, ParamsBuilder};
 pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};

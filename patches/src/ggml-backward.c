@@ -15,7 +15,15 @@
 static const float PI_F = 3.14159265358979323846f;
 
 struct ggml_tensor * ggml_backward_cont(struct ggml_context * ctx, struct ggml_tensor * a) {
-    return ggml_is_contiguous(a) ? a : ggml_cont(ctx, a);
+    if (!ggml_is_contiguous(a)) {
+        return ggml_cont(ctx, a);
+    }
+    // A dimension of 1 may have any stride, by which kernels step all the same: those of a new tensor, without a copy.
+    bool new_strides = a->nb[0] == ggml_type_size(a->type) && a->nb[1] == ggml_row_size(a->type, a->ne[0]);
+    for (int d = 2; d < GGML_MAX_DIMS; ++d) {
+        new_strides = new_strides && a->nb[d] == a->nb[d - 1]*a->ne[d - 1];
+    }
+    return new_strides ? a : ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], a->ne[2], a->ne[3]);
 }
 
 struct ggml_tensor * ggml_backward_gradient(struct ggml_context * ctx, const struct ggml_tensor * node, struct ggml_tensor * grad) {
@@ -376,9 +384,10 @@ static void mul_mat_id_rule(
         to[0] = ggml_out_prod(ctx, ggml_reshape_3d(ctx, in, b->ne[0], n, 1), ggml_mul(ctx, rows, hot));
     }
     if (needs[1]) {
-        // Blocks of quantized weights cannot be transposed: a float copy of all experts.
-        struct ggml_tensor * w = ggml_is_quantized(as->type) ? ggml_cast(ctx, as, GGML_TYPE_F32) : as;
+        // A float copy of all experts: blocks cannot be transposed, and products with halves round g to half.
+        struct ggml_tensor * w = as->type == GGML_TYPE_F32 ? as : ggml_cast(ctx, as, GGML_TYPE_F32);
         struct ggml_tensor * d = ggml_mul_mat_id(ctx, ggml_cont(ctx, ggml_transpose(ctx, w)), g, ids);
+        ggml_mul_mat_id_set_staging(d, GGML_STAGING_FLOAT);
         to[1] = sum_copies(ctx, d, b);
     }
 }

@@ -10,9 +10,6 @@ extern "C" {
 // Sources of a node that a rule may give a gradient.
 #define GGML_BACKWARD_SOURCES 3
 
-// No rule, ours or ggml.c's, makes more tensors than this for one node, those that add the result to a gradient included.
-#define GGML_BACKWARD_MAX_TENSORS 64
-
 // The gradients that `grad`, the contiguous gradient of `node`, gives to the sources that need one, in `to` (NULL: none).
 // Every op is one that all devices run. False: there is no rule here, and ggml.c's applies.
 bool ggml_backward_rule(
@@ -28,7 +25,7 @@ bool ggml_backward_is_flat(const struct ggml_tensor * node, int i);
 // The gradient as the node's rule reads it: contiguous, but for rules that take any layout.
 struct ggml_tensor * ggml_backward_gradient(struct ggml_context * ctx, const struct ggml_tensor * node, struct ggml_tensor * grad);
 
-// A contiguous tensor, by a copy where `a` is not.
+// A tensor with the strides of a new one, by a copy where `a` is not contiguous.
 struct ggml_tensor * ggml_backward_cont(struct ggml_context * ctx, struct ggml_tensor * a);
 
 // Zeros of F32 in the shape of `like`, which is not read. `any` is a tensor of F32 that is contiguous.

@@ -2,6 +2,7 @@
 //!
 //! ggml aborts when a context is exhausted and when its own allocation fails, so neither may happen.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -67,16 +68,24 @@ impl Drop for Context {
     }
 }
 
+thread_local! {
+    /// How many tensors the arena held that this thread finished last: a graph that is built again gets one context, of its
+    /// size, and the allocator finds the memory of the one before.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
 /// A chain of contexts that always has room for one more tensor.
 #[derive(Default)]
 pub(crate) struct Arena {
     contexts: Vec<Context>,
     /// How many tensors the last context still takes.
     room: usize,
+    /// How many tensors our own contexts take in all.
+    capacity: usize,
 }
 
 impl Arena {
-    /// The first context's capacity in tensors; each further one doubles it, up to a bound.
+    /// The first context's capacity in tensors, where nothing else is known; each further one doubles the arena, up to a bound.
     const FIRST: usize = 64;
     const LARGEST: usize = 8192;
 
@@ -84,26 +93,35 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Alloc`].
+    #[inline]
     pub fn reserve_tensor(&mut self) -> Result<*mut sys::ggml_context> {
         if self.room == 0 {
             self.grow()?;
         }
-        self.room -= 1;
-        self.contexts
-            .last()
-            .map(Context::as_ptr)
-            .ok_or_else(|| Error::Internal {
+        match self.contexts.last() {
+            Some(context) => {
+                self.room -= 1;
+                Ok(context.as_ptr())
+            }
+            None => Err(Error::Internal {
                 step: "reserve a tensor",
                 message: "the arena is empty".into(),
-            })
+            }),
+        }
     }
 
+    #[cold]
     fn grow(&mut self) -> Result<()> {
-        let capacity = Self::LARGEST.min(Self::FIRST << self.contexts.len().min(16));
+        let wanted = match self.capacity {
+            0 => LAST.get(),
+            capacity => capacity,
+        };
+        let capacity = wanted.clamp(Self::FIRST, Self::LARGEST);
         // SAFETY: a constant of ggml's, without arguments.
         let tensor = unsafe { sys::ggml_tensor_overhead() };
         self.contexts.push(Context::new(capacity * tensor)?);
         self.room = capacity;
+        self.capacity += capacity;
         Ok(())
     }
 
@@ -114,6 +132,7 @@ impl Arena {
     }
 
     pub fn into_contexts(self) -> Vec<Context> {
+        LAST.set(self.capacity - self.room);
         self.contexts
     }
 }

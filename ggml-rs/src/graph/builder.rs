@@ -4,11 +4,12 @@ mod params;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::c_char;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ggml_sys as sys;
@@ -17,6 +18,7 @@ pub(crate) use params::Leaf;
 
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
+use super::ops::CustomOp;
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
@@ -44,6 +46,8 @@ struct Parts {
     params: Vec<Leaf>,
     /// Where a parameter is in `params`, so that it gives one tensor only.
     by_param: HashMap<(u64, usize), usize>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 impl Core {
@@ -64,13 +68,14 @@ impl Core {
         op: &'static str,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Result<NonNull<sys::ggml_tensor>> {
-        let context = self.parts.borrow_mut().arena.reserve_tensor()?;
+        let mut parts = self.parts.borrow_mut();
+        let context = parts.arena.reserve_tensor()?;
         let tensor = guard::call(op, || make(context))?;
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::Internal {
             step: op,
             message: "no tensor was made".into(),
         })?;
-        self.parts.borrow_mut().tensors.push(tensor);
+        parts.tensors.push(tensor);
         Ok(tensor)
     }
 
@@ -108,13 +113,14 @@ impl Core {
     pub fn finish(self) -> Result<Graph> {
         let Parts {
             arena,
-            mut tensors,
+            tensors,
             inputs,
             outputs,
             ids,
             mut params,
             by_param: _,
             segments: _,
+            custom,
         } = self.parts.into_inner();
         if outputs.is_empty() {
             return Err(Error::Param(OpError::new(
@@ -123,10 +129,11 @@ impl Core {
                 Vec::new(),
             )));
         }
-        let wanted = reachable(inputs.iter().chain(&outputs));
-        tensors.retain(|tensor| wanted.contains(tensor));
+        let marks = Marks::of_needed(&tensors, inputs.iter().chain(&outputs));
         // A parameter that nothing needs is neither locked nor asked for values.
-        params.retain(|leaf| wanted.contains(&leaf.tensor));
+        params.retain(|leaf| marks.has(leaf.tensor));
+        let tensors: Vec<_> = marks.marked().collect();
+        drop(marks);
         let (context, cgraph) = expand(&tensors)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
@@ -139,7 +146,66 @@ impl Core {
             outputs,
             ids,
             params,
+            custom,
         })
+    }
+}
+
+/// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
+/// the tensors.
+struct Marks<'t> {
+    /// In the order of creation.
+    tensors: &'t [NonNull<sys::ggml_tensor>],
+}
+
+impl<'t> Marks<'t> {
+    /// A bit that ggml does not use.
+    const BIT: i32 = 1 << 30;
+
+    /// Marks everything that `roots` depend on, themselves included.
+    fn of_needed<'a>(
+        tensors: &'t [NonNull<sys::ggml_tensor>],
+        roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
+    ) -> Self {
+        let mark = |tensor: *mut sys::ggml_tensor| {
+            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
+            unsafe { (*tensor).flags |= Self::BIT };
+        };
+        let marks = Self { tensors };
+        roots.for_each(|root| mark(root.as_ptr()));
+        // Backwards, so that all that need a tensor come before it.
+        for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
+            // SAFETY: as above.
+            let (src, view_src) = unsafe { (tensor.as_ref().src, tensor.as_ref().view_src) };
+            for needed in src.into_iter().chain([view_src]) {
+                if !needed.is_null() {
+                    mark(needed);
+                }
+            }
+        }
+        marks
+    }
+
+    fn has(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
+        // SAFETY: all tensors of the builder are alive.
+        unsafe { tensor.as_ref() }.flags & Self::BIT != 0
+    }
+
+    /// What is marked, in the order of creation.
+    fn marked(&self) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> {
+        self.tensors
+            .iter()
+            .copied()
+            .filter(|&tensor| self.has(tensor))
+    }
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        for tensor in self.tensors {
+            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
+            unsafe { (*tensor.as_ptr()).flags &= !Self::BIT };
+        }
     }
 }
 
@@ -188,12 +254,12 @@ pub(crate) fn expand(
         step: "ggml_new_graph_custom",
         message: "no graph was made".into(),
     })?;
-    for tensor in tensors {
-        // SAFETY: graph and tensor are alive, and the graph has room for all of them.
-        guard::call("ggml_build_forward_expand", || unsafe {
-            sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr());
-        })?;
-    }
+    guard::call("ggml_build_forward_expand", || {
+        for tensor in tensors {
+            // SAFETY: graph and tensor are alive, and the graph has room for all of them.
+            unsafe { sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr()) };
+        }
+    })?;
     Ok((context, cgraph))
 }
 
@@ -274,6 +340,23 @@ impl<'g> Builder<'g> {
         };
         self.bound_ids(&input, rule);
         Ok((ExpertIds { tensor, experts }, input))
+    }
+
+    /// One op's result without a tensor to call it on. As [`Tensor::make`].
+    pub(super) fn make(
+        self,
+        op: &'static str,
+        make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
+    ) -> Result<Tensor<'g>> {
+        Tensor::new(self.core.create(op, make)?, self)
+    }
+
+    /// Keeps a closure as long as the graph. The pointer is valid as long.
+    pub(super) fn keep_custom(self, op: CustomOp) -> *const CustomOp {
+        let op = Arc::new(op);
+        let pointer = Arc::as_ptr(&op);
+        self.core.parts.borrow_mut().custom.push(op);
+        pointer
     }
 
     /// From here on the values of an input are checked to be ids.
@@ -384,13 +467,17 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
     Ok(())
 }
 
-/// A name as ggml stores it.
+/// A name as ggml stores it, NULs behind it included.
+pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
+
+/// Checks a name.
 ///
 /// # Errors
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
 #[track_caller]
-pub(crate) fn checked_name(name: &str) -> Result<CString> {
-    const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
+pub(crate) fn checked_name(name: &str) -> Result<Name> {
+    let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
+    let longest = stored.len() - 1;
     let refuse = |detail: &str| {
         Error::Param(OpError::new(
             "name",
@@ -398,8 +485,14 @@ pub(crate) fn checked_name(name: &str) -> Result<CString> {
             Vec::new(),
         ))
     };
-    if name.len() > LONGEST {
-        return Err(refuse(&format!("is longer than {LONGEST} bytes")));
+    if name.len() > longest {
+        return Err(refuse(&format!("is longer than {longest} bytes")));
     }
-    CString::new(name).map_err(|_| refuse("contains a NUL"))
+    if name.contains('\0') {
+        return Err(refuse("contains a NUL"));
+    }
+    for (stored, byte) in stored.iter_mut().zip(name.bytes()) {
+        *stored = byte as c_char;
+    }
+    Ok(stored)
 }

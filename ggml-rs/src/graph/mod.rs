@@ -32,7 +32,9 @@ mod tensor;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ggml_sys as sys;
 
@@ -46,14 +48,16 @@ pub(crate) use ids::IdRule;
 pub use ids::{RowIds, RowIdsOptions};
 pub use ops::inplace;
 pub use ops::{
-    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, GluOp, Pool, Pool1d, Pool2d, PoolOptions,
-    Precision, Rope, RopeMode, Route, SoftMax, SortOrder, Staging, TriPart,
+    AdamW, Conv1d, Conv2d, Conv3d, ConvOptions, CustomInput, CustomTask, Element, FlashAttn,
+    GatedDeltaNet, GluOp, Interpolation, Pool, Pool1d, Pool2d, PoolOptions, Precision, Rope,
+    RopeMode, Route, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, TriPart,
 };
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::builder::Core;
+use crate::graph::ops::CustomOp;
 use crate::runtime;
 use crate::shape::Shape;
 
@@ -72,6 +76,8 @@ pub struct Graph {
     ids: HashMap<usize, IdRule>,
     /// The parameters that its tensors refer to.
     params: Vec<Leaf>,
+    /// The closures that nodes call.
+    custom: Vec<Arc<CustomOp>>,
 }
 
 // SAFETY: a graph owns the memory behind all of its pointers, and ggml ties none of it to a thread.
@@ -132,6 +138,19 @@ impl Graph {
     /// What an input's values keep to, where they are ids.
     pub(crate) fn id_rule(&self, input: &Input) -> Option<IdRule> {
         self.ids.get(&input.index()).copied()
+    }
+
+    /// Continues the first panic of a closure since the last call.
+    pub(crate) fn resume_panic(&self) {
+        // All are asked, so that none is left for a later run.
+        let mut panics: Vec<_> = self
+            .custom
+            .iter()
+            .filter_map(|op| op.take_panic())
+            .collect();
+        if !panics.is_empty() {
+            resume_unwind(panics.swap_remove(0));
+        }
     }
 
     /// An input's name.

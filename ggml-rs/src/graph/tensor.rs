@@ -59,6 +59,10 @@ impl<'g> Tensor<'g> {
         Self::new(ptr, self.builder)
     }
 
+    pub(super) fn builder(self) -> Builder<'g> {
+        self.builder
+    }
+
     pub(super) fn ptr(self) -> NonNull<sys::ggml_tensor> {
         self.ptr
     }

@@ -93,3 +93,101 @@ fn taken<G>(attempt: std::result::Result<G, TryLockError<G>>) -> Option<G> {
         Err(TryLockError::WouldBlock) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType::F32;
+    use crate::graph::{Builder, Tensor};
+    use crate::params::{Param, Params};
+    use crate::{AdamW, Device};
+
+    /// A parameter in a storage of its own.
+    fn param(name: &str) -> Param {
+        let builder = Params::builder().tensor(name, F32, [4]).unwrap();
+        let params = builder.allocate(Device::cpu().unwrap()).unwrap();
+        params.get(name).unwrap()
+    }
+
+    /// Whether a graph of one output writes each of the parameters, `None` where it does not use it.
+    fn writes(
+        params: &[Param],
+        build: impl for<'g> FnOnce(Builder<'g>, Tensor<'g>) -> Result<Tensor<'g>>,
+    ) -> Vec<Option<bool>> {
+        let (graph, ()) = Graph::build(|g| {
+            let (x, _) = g.input("x", F32, [4])?;
+            g.output("y", build(g, x)?.cont()?).map(drop)
+        })
+        .unwrap();
+        let accesses = Accesses::of(&graph).0;
+        let of = |param: &Param| {
+            let id = param.storage().id();
+            accesses.iter().find(|access| access.storage.id() == id)
+        };
+        params
+            .iter()
+            .map(|param| of(param).map(|access| access.writes))
+            .collect()
+    }
+
+    #[test]
+    fn reads_are_shared() {
+        let [a, b] = ["a", "b"].map(param);
+        let params = [a.clone(), b.clone()];
+        assert_eq!(writes(&params, |_, x| Ok(x)), [None, None]);
+        let sum = writes(&params, |g, x| x.add(g.weight(&a)?)?.add(g.param(&b)?));
+        assert_eq!(sum, [Some(false), Some(false)]);
+        // Views are looks at a parameter, copies out of it are reads.
+        let view = writes(&params, |g, x| {
+            g.weight(&a)?.reshape([2, 2])?.cont()?.reshape([4])?.cpy(x)
+        });
+        assert_eq!(view, [Some(false), None]);
+    }
+
+    #[test]
+    fn writes_are_alone() {
+        let [a, b] = ["a", "b"].map(param);
+        let params = [a.clone(), b.clone()];
+        let copied = writes(&params, |g, x| x.add(g.weight(&b)?)?.cpy(g.weight(&a)?));
+        assert_eq!(copied, [Some(true), Some(false)]);
+        let through_a_view = writes(&params, |g, x| x.cpy(g.weight(&a)?.reshape([4, 1])?));
+        assert_eq!(through_a_view, [Some(true), None]);
+        let in_place = writes(&params, |g, x| {
+            g.weight(&b)?.scale_inplace(2.0)?.add(x)?.add(g.weight(&a)?)
+        });
+        assert_eq!(in_place, [Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn optimizers_write_what_they_step_and_their_moments() {
+        let [w, m, v, grad] = ["w", "m", "v", "grad"].map(param);
+        let params = [w.clone(), m.clone(), v.clone(), grad.clone()];
+        let adamw = writes(&params, |g, _| {
+            let (step, _) = g.input("step", F32, [AdamW::default().values(1).len()])?;
+            let (m, v) = (g.weight(&m)?, g.weight(&v)?);
+            g.param(&w)?.opt_step_adamw(g.weight(&grad)?, m, v, step)
+        });
+        assert_eq!(adamw, [Some(true), Some(true), Some(true), Some(false)]);
+        let sgd = writes(&params, |g, _| {
+            let (step, _) = g.input("step", F32, [2])?;
+            g.param(&w)?.opt_step_sgd(g.weight(&grad)?, step)
+        });
+        assert_eq!(sgd, [Some(true), None, None, Some(false)]);
+    }
+
+    /// Whatever the order in which a graph takes its parameters.
+    #[test]
+    fn locks_are_taken_in_one_order() {
+        let [a, b] = ["a", "b"].map(param);
+        for (first, second) in [(&a, &b), (&b, &a)] {
+            let (graph, ()) = Graph::build(|g| {
+                let sum = g.weight(first)?.add(g.weight(second)?)?;
+                g.output("y", sum).map(drop)
+            })
+            .unwrap();
+            let ids = Accesses::of(&graph).0;
+            let ids: Vec<_> = ids.iter().map(|access| access.storage.id()).collect();
+            assert!(ids.is_sorted() && ids.len() == 2, "{ids:?}");
+        }
+    }
+}

@@ -45,7 +45,7 @@ impl MemoryUse {
 /// [`Error::Alloc`](crate::Error::Alloc).
 pub(super) fn tensors(partition: &Partition, placement: Placement) -> Result<Vec<usize>> {
     match placement {
-        Placement::Pooled => Pooled::size(partition),
+        Placement::Pooled => Pooled::new(partition)?.measure(partition),
         Placement::Separate { sentinel_bytes } => separate::size(partition, sentinel_bytes),
     }
 }

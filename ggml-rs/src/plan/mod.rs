@@ -21,7 +21,6 @@
 
 mod assign;
 mod assigned;
-mod buffer;
 pub(crate) mod buffer;
 mod integers;
 mod memory;
@@ -96,7 +95,8 @@ pub struct Plan {
 unsafe impl Send for Plan {}
 
 enum PlanMemory {
-    Pooled(Pooled),
+    // Only held: its buffers are reached through the graph's tensors.
+    Pooled { _allocator: Pooled },
     Separate(Separate),
 }
 
@@ -119,19 +119,23 @@ impl Plan {
         backends: &[Backend],
         options: PlanOptions,
     ) -> Result<Self> {
-        let tensors = memory::tensors(&partition, options.placement)?;
-        memory::account(&graph, &partition, backends, &tensors)?;
-        let memory = match options.placement {
-            Placement::Pooled => PlanMemory::Pooled(Pooled::new(&graph, &partition)?),
+        let account = |tensors: &[usize]| memory::account(&graph, &partition, backends, tensors);
+        let (memory, uses) = match options.placement {
+            Placement::Pooled => {
+                let pooled = Pooled::new(&partition)?;
+                let mut uses = account(&pooled.measure(&partition)?)?;
+                pooled.allocate(&graph, &partition)?;
+                for (used, allocated) in uses.iter_mut().zip(pooled.allocated()) {
+                    used.tensors = allocated;
+                }
+                (PlanMemory::Pooled { _allocator: pooled }, uses)
+            }
             Placement::Separate { sentinel_bytes } => {
-                PlanMemory::Separate(Separate::new(&partition, sentinel_bytes)?)
+                let uses = account(&separate::size(&partition, sentinel_bytes)?)?;
+                let separate = Separate::new(&partition, sentinel_bytes)?;
+                (PlanMemory::Separate(separate), uses)
             }
         };
-        let allocated = match &memory {
-            PlanMemory::Pooled(pooled) => pooled.allocated(),
-            PlanMemory::Separate(_) => tensors,
-        };
-        let uses = memory::account(&graph, &partition, backends, &allocated)?;
         Ok(Self {
             accesses: Accesses::of(&graph),
             set: vec![false; graph.input_count()],
@@ -268,6 +272,9 @@ impl Plan {
     /// # Errors
     /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
+    ///
+    /// # Panics
+    /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
     pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
@@ -275,6 +282,9 @@ impl Plan {
     }
 
     /// Runs the graph, unless another thread uses its parameters.
+    ///
+    /// It is about parameters only: runs on the simulated device take turns in a process, and so do those that share a
+    /// [`ThreadPool`](crate::ThreadPool); a run waits for its turn.
     ///
     /// # Errors
     /// [`Error::Busy`], at once and with nothing done; else as [`Plan::run`].
@@ -375,7 +385,7 @@ impl Plan {
     pub fn check_sentinels(&self) -> Result<()> {
         match &self.memory {
             PlanMemory::Separate(memory) => memory.check(),
-            PlanMemory::Pooled(_) => {
+            PlanMemory::Pooled { .. } => {
                 let detail =
                     "pooled tensors have no watched bytes: make the plan with Placement::Separate";
                 Err(Error::Param(OpError::new(
@@ -427,21 +437,10 @@ impl Plan {
         let _held = how.lock(&self.accesses)?;
         let cancel = how.cancel();
         self.finished = false;
-        for split in 0..self.partition.splits.len() {
-            if cancel.is_some_and(Cancel::is_cancelled) {
-                return Err(Error::Cancelled);
-            }
-            let graphs = self.partition.graphs(split, cancel.is_some())?;
-            let split = &self.partition.splits[split];
-            // SAFETY: `new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
-            // parameters.
-            unsafe { split.copy_in() };
-            for graph in graphs {
-                // SAFETY: the graph is alive; `new` allocated its tensors where this device reaches them and checked that
-                // it runs every node; `check_ready` compared the devices.
-                unsafe { backends[split.device].compute(graph, cancel)? };
-            }
-        }
+        let outcome = run_splits(&mut self.partition, backends, cancel);
+        // Whatever came of the run, ggml has returned.
+        self.graph.resume_panic();
+        outcome?;
         self.finished = true;
         Ok(())
     }
@@ -491,6 +490,30 @@ impl<'a> How<'a> {
             }
         }
     }
+}
+
+/// Runs one part after the other, each on its backend.
+fn run_splits(
+    partition: &mut Partition,
+    backends: &mut [Backend],
+    cancel: Option<&Cancel>,
+) -> Result<()> {
+    for split in 0..partition.splits.len() {
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(Error::Cancelled);
+        }
+        let graphs = partition.graphs(split, cancel.is_some())?;
+        let split = &partition.splits[split];
+        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
+        // parameters.
+        unsafe { split.copy_in() };
+        for graph in graphs {
+            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
+            // it runs every node; `check_ready` compared the devices.
+            unsafe { backends[split.device].compute(graph, cancel)? };
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Plan {

@@ -19,32 +19,11 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// Allocates the graph. Parameters have their memory already.
+    /// An allocator without memory.
     ///
     /// # Errors
-    /// [`Error::Alloc`].
-    pub fn new(graph: &Graph, partition: &Partition) -> Result<Self> {
-        let pooled = Self::empty(partition)?;
-        let ids = Ids::of(partition);
-        let bytes = pooled.measure(partition, &ids)?;
-        for (device, &bytes) in partition.devices.iter().zip(&bytes) {
-            buffer::check_memory(*device, bytes, WHAT)?;
-        }
-        pooled.allocate(partition, &ids, bytes.iter().sum())?;
-        poison(graph, partition);
-        Ok(pooled)
-    }
-
-    /// Bytes by device that [`Pooled::new`] would ask for, with memory that is used again counted once.
-    ///
-    /// # Errors
-    /// As [`Pooled::new`], but for the device's own refusal.
-    pub fn size(partition: &Partition) -> Result<Vec<usize>> {
-        let pooled = Self::empty(partition)?;
-        pooled.measure(partition, &Ids::of(partition))
-    }
-
-    fn empty(partition: &Partition) -> Result<Self> {
+    /// [`Error::Alloc`] for a tensor that is beyond what its device has.
+    pub fn new(partition: &Partition) -> Result<Self> {
         check_tensors(partition)?;
         let devices = partition.devices.iter();
         let mut kinds: Vec<_> = devices.map(|device| device.buffer_type()).collect();
@@ -59,7 +38,33 @@ impl Pooled {
         })
     }
 
-    fn measure(&self, partition: &Partition, ids: &Ids) -> Result<Vec<usize>> {
+    /// Allocates the graph. Parameters have their memory already.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`].
+    pub fn allocate(&self, graph: &Graph, partition: &Partition) -> Result<()> {
+        let ids = Ids::of(partition);
+        let (allocator, cgraph) = (self.allocator.as_ptr(), partition.cgraph.as_ptr());
+        // Reserves even though the memory was measured: measuring leaves the allocator with a plan and without memory.
+        // SAFETY: allocator and graph are alive, there is an id for each node and leaf, and no tensor is allocated yet but
+        // parameters, which the allocator leaves where they are.
+        let done = guard::call("ggml_gallocr_alloc_graph", || unsafe {
+            sys::ggml_gallocr_reserve_n(allocator, cgraph, ids.nodes(), ids.leafs())
+                && sys::ggml_gallocr_alloc_graph(allocator, cgraph)
+        })?;
+        if !done {
+            return Err(buffer::refused(WHAT, 0));
+        }
+        poison(graph, partition);
+        Ok(())
+    }
+
+    /// Bytes by device that [`Pooled::allocate`] asks for, with memory that is used again counted once.
+    ///
+    /// # Errors
+    /// [`Error::Internal`].
+    pub fn measure(&self, partition: &Partition) -> Result<Vec<usize>> {
+        let ids = Ids::of(partition);
         let mut bytes = vec![0; self.devices];
         // SAFETY: allocator and graph are alive; there is an id for each node and leaf, and room for each size.
         guard::call("ggml_gallocr_reserve_n_size", || unsafe {
@@ -83,23 +88,6 @@ impl Pooled {
             }
         }
         Ok(bytes)
-    }
-
-    /// Reserves the memory, then places the tensors. Measuring leaves the allocator with a plan and without
-    /// memory, a state that only reserving ends.
-    fn allocate(&self, partition: &Partition, ids: &Ids, bytes: usize) -> Result<()> {
-        let (allocator, cgraph) = (self.allocator.as_ptr(), partition.cgraph.as_ptr());
-        // SAFETY: allocator and graph are alive, there is an id for each node and leaf, and no tensor is allocated yet but
-        // parameters, which the allocator leaves where they are.
-        let done = guard::call("ggml_gallocr_alloc_graph", || unsafe {
-            sys::ggml_gallocr_reserve_n(allocator, cgraph, ids.nodes(), ids.leafs())
-                && sys::ggml_gallocr_alloc_graph(allocator, cgraph)
-        })?;
-        if done {
-            Ok(())
-        } else {
-            Err(buffer::refused(WHAT, bytes))
-        }
     }
 
     /// Bytes by device.

@@ -57,8 +57,8 @@ fn sums_and_repeats() {
     check("repeat", &[&[2, 1, 3]], WIDE, &|_, p, _| {
         p[0].repeat([4, 5, 3, 2])
     });
-    check("repeat_back", &[&[4, 6]], WIDE, &|_, p, _| {
-        p[0].mul(p[0])?.repeat_back([2, 3])
+    check("repeat_back", &[&[4, 6]], WIDE, &|g, p, _| {
+        p[0].mul(p[0])?.repeat_back(g.empty("like", F32, [2, 3])?)
     });
 }
 

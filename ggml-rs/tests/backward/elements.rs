@@ -1,7 +1,8 @@
 //! Functions of one element and gated units, against differences of the same functions in f64: gelu and gelu_quick look values up in
 //! a table of halves on the CPU, of which differences would show the steps.
 
-use ggml_rs::{GluOp, Result, Tensor};
+use ggml_rs::graph::GluOp;
+use ggml_rs::{Result, Tensor};
 
 use crate::common::values;
 use crate::slopes::Run;
@@ -51,9 +52,14 @@ fn slope(f: impl Fn(f64) -> f64, x: f64) -> f64 {
 
 #[track_caller]
 fn close(what: &str, found: f32, expected: f64) {
+    within(4e-6, what, found, expected);
+}
+
+#[track_caller]
+fn within(tolerance: f64, what: &str, found: f32, expected: f64) {
     let error = (f64::from(found) - expected).abs();
     assert!(
-        error <= 4e-6 * expected.abs().max(1.0),
+        error <= tolerance * expected.abs().max(1.0),
         "{what}: {found}, not {expected}"
     );
 }
@@ -150,7 +156,7 @@ fn check_gated(
     split: bool,
     f: Gated,
 ) {
-    let gate: Vec<f32> = AT.iter().rev().map(|x| 0.9 * x + 0.05).collect();
+    let gate: Vec<f32> = AT.iter().rev().map(|x| 0.9 * x + 0.07).collect();
     // [4, 4] each; in one tensor a row is four of one and four of the other.
     let rows = |h: usize, r: usize| {
         if h == 0 {
@@ -179,7 +185,10 @@ fn check_gated(
                 let place = if halves[0] == part { 0 } else { 4 };
                 found[0][8 * (i / 4) + place + i % 4]
             };
-            close(
+            // The gate's gradient is the activation itself, which the CPU may take from its table of halves.
+            let table = name.starts_with("Geglu") && part == 1;
+            within(
+                if table { 1e-3 } else { 4e-6 },
                 &format!("{name}, part {part}, element {i}"),
                 found,
                 expected[part] * f64::from(weight),

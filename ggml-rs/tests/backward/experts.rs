@@ -1,9 +1,9 @@
 //! Rows and matrices chosen by ids.
 
-use ggml_rs::DType::{F16, F32};
+use ggml_rs::DType::{BF16, F16, F32};
 use ggml_rs::{DType, RowIdsOptions};
 
-use crate::slopes::{Values, WIDE, check};
+use crate::slopes::{Run, Values, WIDE, check, random};
 
 const IDS: [i32; 6] = [3, 1, 0, 3, 2, 1];
 
@@ -18,27 +18,6 @@ fn experts_and_their_activations() {
                 let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
                 frozen.push((input, Values::Ids(IDS.to_vec())));
                 p[0].mul_mat_id(p[1], ids)
-            },
-        );
-    }
-    for dtype in [F32, F16, DType::Q8_0] {
-        check(
-            &format!("frozen experts of {dtype}"),
-            &[&[32, 1, 3]],
-            WIDE,
-            &|g, p, frozen| {
-                let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
-                frozen.push((input, Values::Ids(IDS.to_vec())));
-                let (experts, input) = g.input("experts", dtype, [32, 3, 4])?;
-                // Values that every type holds; the CPU rounds activations where weights are not F32, and the sums show it.
-                frozen.push((
-                    input,
-                    Values::Floats((0..384).map(|i| ((i % 5) as f32 - 2.0) / 2.0).collect()),
-                ));
-                if dtype == F32 {
-                    return experts.mul_mat_id(p[0], ids);
-                }
-                experts.mul_mat_id(p[0], ids)?.sum_rows()
             },
         );
     }
@@ -81,4 +60,40 @@ fn rows_that_are_written() {
             p[0].scale(2.0)?.set_rows(p[1], ids)
         },
     );
+}
+
+/// Gradients of activations do not depend on how the experts' values are stored, nor on what half precision holds.
+#[test]
+fn frozen_experts_of_every_type_give_the_same_gradient() {
+    let gradient = |dtype: DType| {
+        let activations = random(&[32, 1, 3], WIDE, 5);
+        let mut run = Run::new(&[(&[32, 1, 3], activations)], &|g, p, frozen| {
+            let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
+            frozen.push((input, Values::Ids(IDS.to_vec())));
+            let (experts, input) = g.input("experts", dtype, [32, 3, 4])?;
+            // Values that every type holds: with 127 in each block, q8_0's scale is 1.
+            let value = |i: usize| {
+                if i % 32 == 0 {
+                    127.0
+                } else {
+                    (i * 37 % 255) as f32 - 127.0
+                }
+            };
+            let values = (0..384).map(value).collect();
+            frozen.push((input, Values::Floats(values)));
+            experts.mul_mat_id(p[0], ids)?.scale(1e4)
+        })
+        .unwrap();
+        run.gradients().remove(0)
+    };
+    let floats = gradient(F32);
+    assert!(floats.iter().all(|d| d.is_finite()) && floats.iter().any(|d| d.abs() > 65504.0));
+    for dtype in [F16, BF16, DType::Q8_0] {
+        for (found, expected) in gradient(dtype).iter().zip(&floats) {
+            assert!(
+                (found - expected).abs() <= 1.0,
+                "{dtype}: {found}, not {expected}"
+            );
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Permuted gradients, views, and tensors of other types between a parameter and the loss.
 
 use ggml_rs::DType::{BF16, F16, F32};
-use ggml_rs::{Result, SoftMax, Tensor};
+use ggml_rs::graph::SoftMax;
+use ggml_rs::{Result, Tensor};
 
 use crate::slopes::{Run, Values, WIDE, check};
 
@@ -17,7 +18,7 @@ fn permuted_gradients_reach_every_op() {
         ("cont", |a| a.permute([0, 2, 1, 3])?.cont()),
         ("reshape", |a| a.reshape([6, 2, 2])),
         ("scale", |a| a.scale(2.0)),
-        ("repeat", |a| a.repeat([4, 6, 2])),
+        ("repeat", |a| a.repeat([4, 6, 6])),
         ("silu", |a| a.silu()),
         ("gelu_erf", |a| a.gelu_erf()),
         ("mul", |a| a.mul(a)),

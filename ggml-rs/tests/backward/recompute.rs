@@ -35,7 +35,7 @@ fn chain(layers: usize, recompute: bool) -> (Vec<u32>, usize) {
         .iter()
         .map(|v| v.to_bits())
         .collect();
-    (bits, plan.pooled_bytes().unwrap())
+    (bits, plan.memory()[0].tensors)
 }
 
 fn layer<'g>(w: Tensor<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod forward;
 pub mod router;
 
 use ggml_rs::{Builder, DType, Device, Graph, Placement, Plan, PlanOptions, Result, Shape, Tensor};

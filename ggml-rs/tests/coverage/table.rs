@@ -3,7 +3,7 @@
 /// Not wrapped: the reason, and the functions.
 pub const OMITTED: &[(&str, &[&str])] = &[
     (
-        "lookups by name or order in a context: Builder hands out every tensor it makes",
+        "a lookup by name: Builder hands out every tensor it makes",
         &["ggml_get_tensor"],
     ),
     (
@@ -128,7 +128,7 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "names of ops come from ggml_op_desc, which also tells unary and gated functions apart",
+        "names of ops come from ggml_op_desc, which also tells unary and gated functions apart; DType has its own names",
         &[
             "ggml_glu_op_name",
             "ggml_op_name",
@@ -214,7 +214,7 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "several allocators or buffers in one call: a plan asks for them one by one",
+        "several buffers in one call: a plan asks for them one by one",
         &[
             "ggml_backend_buft_alloc_buffer_n",
             "ggml_backend_buft_get_alloc_size_n",
@@ -537,28 +537,209 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         &["ggml_rope_yarn_corr_dims"],
     ),
     (
-        "an older name of a setter that is wrapped, or its getter",
-        &[
-            "ggml_flash_attn_ext_get_prec",
-            "ggml_flash_attn_ext_set_prec",
-            "ggml_mul_mat_set_prec",
-        ],
-    ),
-    (
         "the parameters of a pool are written by ggml_threadpool_params_init and never compared",
         &[
             "ggml_threadpool_params_default",
             "ggml_threadpool_params_match",
         ],
     ),
+    (
+        "a promise about values (a Hadamard matrix; how many entries of a mask are finite) that cannot be checked: where it is wrong, so are the results",
+        &["ggml_flash_attn_ext_set_n_kv_max", "ggml_mul_mat_set_hint"],
+    ),
+    (
+        "the precision of sums, and older names for it: the CPU and Metal add in F32, whatever it says",
+        &[
+            "ggml_flash_attn_ext_get_prec",
+            "ggml_mul_mat_set_prec",
+            "ggml_prec_set_acc",
+        ],
+    ),
+    (
+        "asserts at its first line, whatever it is given: ggml has not adapted it to ggml_flash_attn_ext",
+        &["ggml_flash_attn_back"],
+    ),
+    (
+        "asserts where no backend takes a node, and copies graphs behind the caller's back: plans over several backends split their graph in Rust",
+        &[
+            "ggml_backend_sched_alloc_graph",
+            "ggml_backend_sched_free",
+            "ggml_backend_sched_get_backend",
+            "ggml_backend_sched_get_buffer_size",
+            "ggml_backend_sched_get_buffer_type",
+            "ggml_backend_sched_get_n_backends",
+            "ggml_backend_sched_get_n_copies",
+            "ggml_backend_sched_get_n_splits",
+            "ggml_backend_sched_get_tensor_backend",
+            "ggml_backend_sched_graph_compute",
+            "ggml_backend_sched_graph_compute_async",
+            "ggml_backend_sched_new",
+            "ggml_backend_sched_reserve",
+            "ggml_backend_sched_reserve_size",
+            "ggml_backend_sched_reset",
+            "ggml_backend_sched_set_eval_callback",
+            "ggml_backend_sched_set_tensor_backend",
+            "ggml_backend_sched_split_graph",
+            "ggml_backend_sched_synchronize",
+        ],
+    ),
+    (
+        "the parameters of a pool are filled in, and a pool runs from its first backend to its last one",
+        &[
+            "ggml_threadpool_get_n_threads",
+            "ggml_threadpool_params_init",
+            "ggml_threadpool_pause",
+            "ggml_threadpool_resume",
+        ],
+    ),
+    (
+        "the flag is set and cleared around one backward pass, so that another loss can follow",
+        &["ggml_set_loss"],
+    ),
+    (
+        "the accumulator of a gradient is the caller's own tensor: Gradients::accumulate",
+        &["ggml_graph_get_grad_acc"],
+    ),
+    (
+        "a plan is cancelled between its nodes on the CPU; Metal is asked through its registry like every device",
+        &["ggml_backend_metal_set_abort_callback"],
+    ),
 ];
 
 /// Wrapped by a call of another function with the same effect: that function, and those it stands for. Their methods carry
 /// the aliases.
-pub const THROUGH: &[(&str, &[&str])] = &[];
+pub const THROUGH: &[(&str, &[&str])] = &[
+    (
+        "ggml_unary",
+        &[
+            "ggml_expm1",
+            "ggml_softplus",
+            "ggml_abs",
+            "ggml_sgn",
+            "ggml_neg",
+            "ggml_step",
+            "ggml_tanh",
+            "ggml_elu",
+            "ggml_sigmoid",
+            "ggml_gelu",
+            "ggml_gelu_erf",
+            "ggml_gelu_quick",
+            "ggml_silu",
+            "ggml_hardswish",
+            "ggml_hardsigmoid",
+            "ggml_exp",
+            "ggml_floor",
+            "ggml_ceil",
+            "ggml_round",
+            "ggml_trunc",
+        ],
+    ),
+    (
+        "ggml_unary_inplace",
+        &[
+            "ggml_expm1_inplace",
+            "ggml_softplus_inplace",
+            "ggml_abs_inplace",
+            "ggml_sgn_inplace",
+            "ggml_neg_inplace",
+            "ggml_step_inplace",
+            "ggml_tanh_inplace",
+            "ggml_elu_inplace",
+            "ggml_relu_inplace",
+            "ggml_sigmoid_inplace",
+            "ggml_gelu_inplace",
+            "ggml_gelu_erf_inplace",
+            "ggml_gelu_quick_inplace",
+            "ggml_silu_inplace",
+            "ggml_exp_inplace",
+            "ggml_floor_inplace",
+            "ggml_ceil_inplace",
+            "ggml_round_inplace",
+            "ggml_trunc_inplace",
+        ],
+    ),
+    (
+        "ggml_glu",
+        &[
+            "ggml_reglu",
+            "ggml_reglu_swapped",
+            "ggml_geglu",
+            "ggml_geglu_swapped",
+            "ggml_swiglu",
+            "ggml_swiglu_swapped",
+            "ggml_geglu_erf",
+            "ggml_geglu_erf_swapped",
+            "ggml_geglu_quick",
+            "ggml_geglu_quick_swapped",
+        ],
+    ),
+    (
+        "ggml_glu_split",
+        &[
+            "ggml_reglu_split",
+            "ggml_geglu_split",
+            "ggml_swiglu_split",
+            "ggml_geglu_erf_split",
+            "ggml_geglu_quick_split",
+        ],
+    ),
+    ("ggml_soft_max_ext", &["ggml_soft_max"]),
+    ("ggml_soft_max_ext_inplace", &["ggml_soft_max_inplace"]),
+    (
+        "ggml_rope_multi",
+        &["ggml_rope", "ggml_rope_ext", "ggml_rope_custom"],
+    ),
+    (
+        "ggml_rope_multi_inplace",
+        &[
+            "ggml_rope_inplace",
+            "ggml_rope_ext_inplace",
+            "ggml_rope_custom_inplace",
+        ],
+    ),
+    ("ggml_rope_multi_back", &["ggml_rope_ext_back"]),
+    (
+        "ggml_im2col",
+        &[
+            "ggml_conv_1d",
+            "ggml_conv_1d_ph",
+            "ggml_conv_1d_dw",
+            "ggml_conv_1d_dw_ph",
+            "ggml_conv_2d",
+            "ggml_conv_2d_sk_p0",
+            "ggml_conv_2d_s1_ph",
+            "ggml_conv_2d_dw",
+        ],
+    ),
+    ("ggml_im2col_3d", &["ggml_conv_3d"]),
+    ("ggml_pad_ext", &["ggml_pad"]),
+    ("ggml_pad_ext_circular", &["ggml_pad_circular"]),
+    ("ggml_argsort", &["ggml_argsort_top_k"]),
+    ("ggml_repeat_4d", &["ggml_repeat"]),
+    (
+        "ggml_backend_reg_get_proc_address",
+        &[
+            "ggml_threadpool_new",
+            "ggml_threadpool_free",
+            "ggml_backend_cpu_set_threadpool",
+            "ggml_backend_cpu_set_abort_callback",
+            "ggml_backend_cpu_set_n_threads",
+        ],
+    ),
+];
 
-/// Called for our own purposes and not offered: what for.
-pub const INTERNAL: &[(&str, &[&str])] = &[(
-    "bytes behind a tensor, and what watches them",
-    &["ggml_new_tensor_1d"],
-)];
+/// Called for our own purposes and not offered under its name: what for.
+pub const INTERNAL: &[(&str, &[&str])] = &[
+    (
+        "the descriptions in a context are walked to poison or to find what backward made",
+        &["ggml_get_first_tensor", "ggml_get_next_tensor"],
+    ),
+    (
+        "bytes behind a tensor, and what watches them",
+        &["ggml_new_tensor_1d"],
+    ),
+    (
+        "one function for all: each unary method has its own alias",
+        &["ggml_unary", "ggml_unary_inplace"],
+    ),
+];

@@ -4,11 +4,13 @@
 //! with a backward that no case is about.
 
 mod arithmetic;
+mod block;
 mod control;
 mod normalize;
 mod products;
 mod reduce;
 mod rows;
+mod training;
 mod unary;
 mod views;
 mod window;
@@ -76,6 +78,7 @@ impl Case {
 fn cases() -> Vec<Case> {
     let families = [
         arithmetic::cases(),
+        block::cases(),
         normalize::cases(),
         products::cases(),
         reduce::cases(),

@@ -127,6 +127,16 @@ fn softmaxes() -> Vec<Case> {
                 ..SoftMax::default()
             })
         }),
+        softmax("trained sinks, a mask and ALiBi", |t| {
+            let mask = Some(t.fixed(F32, [6, 3], Data::unit())?);
+            let sinks = Some(t.trained([4], Data::unit())?);
+            Ok(SoftMax {
+                mask,
+                sinks,
+                scale: 0.7,
+                max_bias: 4.0,
+            })
+        }),
         Case::new("SOFT_MAX", "causal", |t| {
             let a = t.trained([4, 4, 2], Data::unit())?;
             a.mul(a)?.diag_mask_inf(0)?.soft_max()
@@ -142,6 +152,10 @@ fn losses() -> Vec<Case> {
                 t.fixed(F32, [6, 4], Data::Shares)?,
             );
             a.cross_entropy_loss(b)
+        }),
+        Case::new("CROSS_ENTROPY_LOSS", "labels of any sum", |t| {
+            let labels = t.fixed(F32, [6, 4], Data::Within(0.0, 0.5))?;
+            t.trained([6, 4], Data::unit())?.cross_entropy_loss(labels)
         }),
         Case::new("CROSS_ENTROPY_LOSS", "several matrices, scaled", |t| {
             let a = t.trained([6, 2, 3], Data::unit())?;

@@ -1,8 +1,8 @@
 //! Rows that are chosen by ids.
 
 use ggml_rs::DType::F32;
+use ggml_rs::RowIdsOptions;
 use ggml_rs::check::Data;
-use ggml_rs::graph::RowIdsOptions;
 
 use super::Case;
 

@@ -1,7 +1,8 @@
 //! Parts of tensors: ACC, SET, CONCAT, PAD, patches and pooling.
 
+use ggml_rs::DType::F32;
 use ggml_rs::check::Data;
-use ggml_rs::{Result, Tensor};
+use ggml_rs::{Conv1d, Conv2d, Pool, Pool2d, Result, Tensor};
 
 use super::Case;
 
@@ -64,10 +65,75 @@ fn pads() -> Vec<Case> {
     ]
 }
 
+/// Strides, paddings and dilations of convolutions.
+const WINDOWS: [[[usize; 2]; 3]; 3] = [
+    [[1, 1], [0, 0], [1, 1]],
+    [[2, 1], [1, 2], [1, 2]],
+    [[3, 2], [2, 1], [2, 1]],
+];
+
+fn patches() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for [stride, padding, dilation] in WINDOWS {
+        let window = Conv2d::default();
+        let window = window.stride(stride).padding(padding).dilation(dilation);
+        let of_row = Conv1d::default().stride([stride[0]]);
+        let of_row = of_row.padding([padding[0]]).dilation([dilation[0]]);
+        cases.push(Case::new("IM2COL", format!("{window:?}"), move |t| {
+            let kernel = t.fixed(F32, [3, 2, 2, 4], Data::unit())?;
+            kernel.im2col(t.trained([7, 6, 2, 2], Data::unit())?, window, F32)
+        }));
+        cases.push(Case::new("IM2COL", format!("{of_row:?}"), move |t| {
+            let kernel = t.fixed(F32, [3, 4, 5], Data::unit())?;
+            kernel.im2col_1d(t.trained([7, 4, 2], Data::unit())?, of_row, F32)
+        }));
+        cases.push(Case::new(
+            "IM2COL",
+            format!("conv_2d, {window:?}"),
+            move |t| {
+                let kernel = t.trained([3, 2, 2, 4], Data::unit())?;
+                kernel.conv_2d(t.trained([7, 6, 2, 2], Data::unit())?, window)
+            },
+        ));
+    }
+    cases.push(Case::new("IM2COL", "kernel and image trained", |t| {
+        let kernel = t.trained([3, 3, 2, 4], Data::unit())?;
+        let image = t.trained([6, 5, 2, 2], Data::unit())?;
+        let patches = kernel.im2col(image, Conv2d::default(), F32)?;
+        kernel.reshape([18, 4])?.mul_mat(patches.reshape([18, 24])?)
+    }));
+    cases
+}
+
+fn pools() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for pool in [Pool::Max, Pool::Average] {
+        for padding in [[0, 0], [1, 0], [1, 1]] {
+            let options = Pool2d::new(pool, [3, 2]).stride([2, 1]).padding(padding);
+            cases.push(Case::new("POOL_2D", format!("{options:?}"), move |t| {
+                t.trained([7, 6, 2, 2], Data::Distinct(-4.0, 4.0))?
+                    .pool_2d(options)
+            }));
+        }
+        cases.push(Case::new(
+            "POOL_2D",
+            format!("{pool:?}, used again, permuted"),
+            move |t| {
+                let a = t.trained([6, 4, 2], Data::Distinct(-2.0, 2.0))?;
+                let pooled = a.pool_2d(Pool2d::new(pool, [2, 2]))?;
+                pooled.permute([2, 0, 1, 3])?.cont()
+            },
+        ));
+    }
+    cases
+}
+
 pub fn cases() -> Vec<Case> {
     let mut cases = regions("ACC", |a, b, nb, at| a.acc(b, nb, at));
     cases.extend(regions("SET", |a, b, nb, at| a.set(b, nb, at)));
     cases.extend(concat());
     cases.extend(pads());
+    cases.extend(patches());
+    cases.extend(pools());
     cases
 }

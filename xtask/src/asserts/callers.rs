@@ -20,7 +20,13 @@ pub fn read(dir: &Path) -> Result<Callers> {
     fs::metadata(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut callers = Callers::default();
     for (path, text) in read_folder(dir)? {
-        callers.add(&path, &text);
+        // Unit tests in files of their own.
+        if !path
+            .split('/')
+            .any(|part| part == "tests" || part == "tests.rs")
+        {
+            callers.add(&path, &text);
+        }
     }
     Ok(callers)
 }

@@ -50,7 +50,7 @@ impl Params {
 
 /// Whether ggml's number names a function that is defined here.
 pub fn is_defined(number: i32) -> bool {
-    (0..=sys::GGML_GLU_OP_SWIGLU_CLAMP as i32).contains(&number)
+    (0..=sys::GGML_GLU_OP_SWIGLU_CLAMP).contains(&number)
 }
 
 /// GLU: of two operands, or of the two halves of each row of one.

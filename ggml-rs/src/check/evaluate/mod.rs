@@ -43,6 +43,7 @@ use std::fmt;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::{Graph, Input, Output};
+use crate::params::Param;
 use crate::quantize::{dequantize, quantize};
 use machine::Machine;
 
@@ -55,22 +56,74 @@ pub struct Interpreter<'a> {
     machine: Machine,
     /// Which inputs have values.
     set: Vec<bool>,
+    /// Which of the graph's parameters have values.
+    params_set: Vec<bool>,
     finished: bool,
 }
 
 impl<'a> Interpreter<'a> {
     /// Prepares a graph. Nothing is computed yet.
     ///
+    /// Parameters have the values that they have now. What the graph writes to them stays in here.
+    ///
     /// # Errors
-    /// [`Error::Unsupported`] for the first node whose op has no definition here.
+    /// [`Error::Unsupported`] for the first node whose op has no definition here; [`Error::DType`] for a parameter whose type
+    /// does not convert to f32.
     pub fn new(graph: &'a Graph) -> Result<Self> {
-        Ok(Self {
+        let mut prepared = Self {
             graph,
             // SAFETY: the graph keeps its tensors alive.
             machine: unsafe { Machine::new(graph.tensors()) }?,
             set: vec![false; graph.input_count()],
+            params_set: vec![false; graph.params().len()],
             finished: false,
-        })
+        };
+        for (index, leaf) in graph.params().iter().enumerate() {
+            // One without values may get them from `set_param`.
+            if let Ok(bytes) = leaf.param.read_bytes() {
+                let values = widened(leaf.param.dtype(), &bytes)?;
+                prepared.machine.set(leaf.tensor, &values)?;
+                prepared.params_set[index] = true;
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Sets a parameter from values in ne order, here and not in the parameter itself.
+    ///
+    /// # Errors
+    /// As [`Interpreter::set`], for a parameter that the graph does not use.
+    #[track_caller]
+    pub fn set_param(&mut self, param: &Param, values: &[f64]) -> Result<()> {
+        const CALL: &str = "Interpreter::set_param";
+        let index = self.param(CALL, param)?;
+        check_count(CALL, values.len(), param.shape().elements())?;
+        self.machine
+            .set(self.graph.params()[index].tensor, values)?;
+        self.params_set[index] = true;
+        Ok(())
+    }
+
+    /// A parameter's values in ne order, as they are here: after a run, with what the graph wrote.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a parameter that the graph does not use.
+    #[track_caller]
+    pub fn read_param(&self, param: &Param) -> Result<Vec<f64>> {
+        let index = self.param("Interpreter::read_param", param)?;
+        self.machine.read(self.graph.params()[index].tensor)
+    }
+
+    /// Which of the graph's parameters it is.
+    #[track_caller]
+    fn param(&self, call: &'static str, param: &Param) -> Result<usize> {
+        let mut leaves = self.graph.params().iter();
+        leaves
+            .position(|leaf| leaf.param.key() == param.key())
+            .ok_or_else(|| {
+                let detail = format!("the graph does not use the parameter `{}`", param.name());
+                Error::Param(OpError::new(call, detail, Vec::new()))
+            })
     }
 
     /// Sets an input from values in ne order, which are not rounded, whatever the input's type.
@@ -81,11 +134,7 @@ impl<'a> Interpreter<'a> {
     pub fn set(&mut self, input: &Input, values: &[f64]) -> Result<()> {
         const CALL: &str = "Interpreter::set";
         let tensor = self.graph.input(CALL, input)?;
-        let wanted = input.shape().elements();
-        if values.len() != wanted {
-            let detail = format!("{} values for an input of {wanted} elements", values.len());
-            return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
-        }
+        check_count(CALL, values.len(), input.shape().elements())?;
         self.machine.set(tensor, values)?;
         self.set[input.index()] = true;
         Ok(())
@@ -126,25 +175,21 @@ impl<'a> Interpreter<'a> {
     /// As [`Interpreter::set`]; [`Error::DType`] for a type that does not convert to f32.
     #[track_caller]
     pub fn set_bytes(&mut self, input: &Input, bytes: &[u8]) -> Result<()> {
-        if input.dtype() == DType::I32 {
-            return self.set_i32(input, &bytemuck::pod_collect_to_vec::<u8, i32>(bytes));
-        }
-        let values = dequantize(input.dtype(), bytes)?;
-        self.set(
-            input,
-            &values.into_iter().map(f64::from).collect::<Vec<_>>(),
-        )
+        self.set(input, &widened(input.dtype(), bytes)?)
     }
 
     /// Computes every node, in the order in which they were written.
     ///
     /// # Errors
-    /// [`Error::Param`] when an input has no values.
+    /// [`Error::Param`] when an input or a parameter has no values.
     #[track_caller]
     pub fn run(&mut self) -> Result<()> {
-        if let Some(index) = self.set.iter().position(|set| !set) {
-            let name = self.graph.input_name(index);
-            let detail = format!("input `{name}` has no values: set it first");
+        let input = self.set.iter().position(|set| !set);
+        let input = input.map(|index| self.graph.input_name(index));
+        let param = self.params_set.iter().position(|set| !set);
+        let param = param.map(|index| self.graph.params()[index].param.name().to_owned());
+        if let Some(name) = input.or(param) {
+            let detail = format!("`{name}` has no values: set it first");
             return Err(Error::Param(OpError::new(
                 "Interpreter::run",
                 detail,
@@ -193,4 +238,33 @@ pub fn evaluate(graph: &Graph, inputs: &[(&Input, &[f64])], output: &Output) -> 
     }
     interpreter.run()?;
     interpreter.read(output)
+}
+
+/// Bytes of a type as values.
+#[track_caller]
+fn widened(dtype: DType, bytes: &[u8]) -> Result<Vec<f64>> {
+    Ok(match dtype {
+        // The bytes may lie anywhere.
+        DType::I32 => bytemuck::pod_collect_to_vec::<u8, i32>(bytes)
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        DType::I64 => bytemuck::pod_collect_to_vec::<u8, i64>(bytes)
+            .into_iter()
+            .map(|value| value as f64)
+            .collect(),
+        _ => dequantize(dtype, bytes)?
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+    })
+}
+
+#[track_caller]
+fn check_count(call: &'static str, values: usize, elements: usize) -> Result<()> {
+    if values == elements {
+        return Ok(());
+    }
+    let detail = format!("{values} values for {elements} elements");
+    Err(Error::Shape(OpError::new(call, detail, Vec::new())))
 }

@@ -7,6 +7,9 @@ use super::memory::View;
 use super::{conv, elementwise, glu, matmul, norm, optimizer, reduce, rope, rows, shape, softmax};
 use crate::error::Result;
 
+/// Values in ne order, and where they are written.
+pub type Writes = Vec<(View, Vec<f64>)>;
+
 /// How a node is computed.
 #[derive(Debug, Clone, Copy)]
 pub enum Definition {
@@ -15,7 +18,7 @@ pub enum Definition {
     /// The result in ne order.
     Result(fn(&Call<'_>) -> Result<Vec<f64>>),
     /// Everything that the op writes, the result first.
-    Writes(fn(&Call<'_>) -> Result<Vec<(View, Vec<f64>)>>),
+    Writes(fn(&Call<'_>) -> Result<Writes>),
 }
 
 /// The definition of an op; `None` where there is none. Parameter 0 names the function where an op has several.

@@ -1,7 +1,7 @@
 //! Steps of optimizers. They write in place, the momenta as well as the weights.
 
 use super::call::Call;
-use super::memory::View;
+use super::ops::Writes;
 use crate::error::{Error, Result};
 
 /// Parameters of an AdamW step, as its operand 4 holds them.
@@ -46,7 +46,7 @@ impl Params {
 }
 
 /// OPT_STEP_ADAMW: operands are weights, gradient, the momenta (of the gradient, of its square) and parameters.
-pub fn adamw(call: &Call<'_>) -> Result<Vec<(View, Vec<f64>)>> {
+pub fn adamw(call: &Call<'_>) -> Result<Writes> {
     let params = Params::read(call)?;
     let values = |index| Ok::<_, Error>(call.src(index)?.values.into_owned());
     let (mut weights, mut mean, mut square) = (values(0)?, values(2)?, values(3)?);

@@ -6,7 +6,7 @@ use super::data::{Data, Random};
 use crate::check::Interpreter;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::{Builder, ExpertIds, Input, Tensor};
+use crate::graph::{Builder, ExpertIds, Input, RowIds, RowIdsOptions, Tensor};
 use crate::plan::Plan;
 use crate::shape::IntoShape;
 
@@ -106,6 +106,23 @@ impl<'g> Inputs<'g> {
         let name = format!("experts {}", self.given.len());
         let per_token = values.len() / tokens;
         let (ids, input) = self.builder.expert_ids(&name, per_token, tokens, experts)?;
+        self.integers_of(input, values);
+        Ok(ids)
+    }
+
+    /// The choice of rows by ids.
+    ///
+    /// # Errors
+    /// As [`Builder::row_ids_with`].
+    #[track_caller]
+    pub fn row_ids(
+        &mut self,
+        shape: impl IntoShape,
+        options: RowIdsOptions,
+        values: &[i32],
+    ) -> Result<RowIds<'g>> {
+        let name = format!("rows {}", self.given.len());
+        let (ids, input) = self.builder.row_ids_with(&name, shape, options)?;
         self.integers_of(input, values);
         Ok(ids)
     }

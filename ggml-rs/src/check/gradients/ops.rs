@@ -29,7 +29,7 @@ pub fn differentiable_ops() -> Result<BTreeSet<String>> {
         _ => 1,
     };
     let all = (0..sys::GGML_OP_COUNT).filter(|&op| op != sys::GGML_OP_NONE);
-    let all = all.flat_map(|op| (0..functions(op)).map(move |function| (op, function as i32)));
+    let all = all.flat_map(|op| (0..functions(op)).map(move |function| (op, function)));
     Ok(all
         .filter_map(|(op, function)| differentiable(op, function))
         .collect())

@@ -7,7 +7,7 @@ use ggml_sys as sys;
 use super::rules::{self, Rule};
 use super::{Raw, writes};
 use crate::error::{Error, NotDifferentiable, OpError, Result};
-use crate::graph::node::{self, Node};
+use crate::graph::node::{self, Node, Op};
 
 /// The tensors of `forward` that depend on a marked one: those for which the backward makes nodes.
 ///
@@ -101,6 +101,21 @@ fn check(tensor: Raw, needed: &HashSet<Raw>) -> Result<()> {
 pub(super) fn is_flat(tensor: Raw) -> bool {
     // SAFETY: the builder keeps its tensors alive.
     unsafe { node::op(tensor) }.is_some_and(|op| rules::rule(op) == Rule::Flat)
+}
+
+/// Whether the node calls a closure of the user's.
+pub(super) fn is_custom(tensor: Raw) -> bool {
+    // SAFETY: the builder keeps its tensors alive.
+    matches!(
+        unsafe { node::op(tensor) },
+        Some(Op::MapCustom1 | Op::MapCustom2 | Op::MapCustom3 | Op::Custom)
+    )
+}
+
+/// Whether the backward of a node reads the node's own result.
+pub(super) fn reads_result(tensor: Raw) -> bool {
+    // SAFETY: the builder keeps its tensors alive.
+    unsafe { node::op(tensor) }.is_none_or(rules::reads_result)
 }
 
 /// The error of a node without a backward.

@@ -10,8 +10,9 @@ use crate::error::{Error, OpError, Result};
 use crate::graph::Context;
 use crate::guard;
 
-/// No rule makes more tensors than this for one node: `GGML_BACKWARD_MAX_TENSORS` of `ggml-backward.h`, where the rules are.
-pub(super) const MAX_TENSORS: usize = 64;
+/// No rule, ours in `ggml-backward.c` or ggml's own, makes more tensors than this for one node, those that add its result to another
+/// gradient included.
+const MAX_TENSORS: usize = 64;
 
 /// What a backward made.
 pub(super) struct Made {
@@ -135,4 +136,79 @@ pub(super) fn tensors(context: &Context) -> Vec<Raw> {
         next = unsafe { sys::ggml_get_next_tensor(context.as_ptr(), tensor.as_ptr()) };
     }
     tensors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Builder, GluOp, RowIdsOptions, SoftMax, Tensor};
+    use crate::{DType, Graph};
+
+    type Op = for<'g> fn(Builder<'g>, Tensor<'g>) -> Result<Tensor<'g>>;
+
+    /// The ops whose rules make the most tensors, used twice so that gradients are added, on permuted gradients of four dimensions.
+    const LARGEST: [(&str, Op); 8] = [
+        ("a gated unit", |_, a| a.glu(GluOp::GegluErf)),
+        ("group norm", |_, a| a.group_norm(2, 1e-5)),
+        ("hardswish", |_, a| a.hardswish()),
+        ("a repeated divisor", |g, a| {
+            let (b, _) = g.input("b", DType::F32, [2, 3, 2, 1])?;
+            a.div(b.set_param()?)
+        }),
+        ("softmax with sinks", |g, a| {
+            let (sinks, _) = g.input("sinks", DType::F32, [4])?;
+            a.soft_max_ext(SoftMax {
+                sinks: Some(sinks.set_param()?),
+                ..SoftMax::default()
+            })
+        }),
+        ("a grouped product", |_, a| {
+            let row = a.view([4, 6, 2, 1], a.strides()[1..].try_into().unwrap(), 0)?;
+            row.cont()?.mul_mat(a)
+        }),
+        ("experts", |g, a| {
+            let (experts, _) = g.input("experts", DType::F32, [4, 3, 4])?;
+            let (ids, _) = g.expert_ids("ids", 3, 6, 4)?;
+            let a = a.view([4, 1, 6, 1], [16, 16, 96], 0)?.cont()?;
+            experts.set_param()?.mul_mat_id(a, ids)
+        }),
+        ("rows that are written", |g, a| {
+            let ids = g
+                .row_ids_with("ids", [2], RowIdsOptions::new(6).distinct())?
+                .0;
+            let (to, _) = g.input("to", DType::F32, [4, 6, 4, 2])?;
+            let rows = a.view([4, 2, 4, 2], a.strides()[1..].try_into().unwrap(), 0)?;
+            to.set_param()?.scale(2.0)?.set_rows(rows.cont()?, ids)
+        }),
+    ];
+
+    #[test]
+    fn no_rule_makes_more_than_the_bound() {
+        for (what, op) in LARGEST {
+            Graph::build(|g| {
+                let (x, _) = g.input("x", DType::F32, [4, 6, 4, 2])?;
+                let x = x.set_param()?;
+                // Before the op's own nodes, so that they alone are measured.
+                let forward = |uses: usize| -> Result<usize> {
+                    let mut loss = x.sum()?;
+                    for _ in 0..uses {
+                        loss = loss.add(op(g, x)?.permute([1, 0, 2, 3])?.cont()?.sum()?)?;
+                    }
+                    let wanted = crate::graph::builder::reachable([loss.ptr()].iter());
+                    let all = g.core().tensors();
+                    let forward: Vec<Raw> =
+                        all.into_iter().filter(|t| wanted.contains(t)).collect();
+                    let needed = super::super::check::differentiable(&forward, loss.ptr())?;
+                    Ok(backward(&forward, loss.ptr(), needed.len())?.tensors.len())
+                };
+                let (one, two) = (forward(1)?, forward(2)?);
+                // One more use: the op's nodes, and those of permute, cont and sums.
+                let made = two - one;
+                println!("{what}: {made}");
+                assert!((16..=MAX_TENSORS).contains(&made), "{what}: {made}");
+                g.output("x", x)
+            })
+            .unwrap();
+        }
+    }
 }

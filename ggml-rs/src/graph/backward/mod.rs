@@ -49,8 +49,7 @@ type Raw = NonNull<sys::ggml_tensor>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackwardOptions {
-    /// The staging of every product that the backward makes; `None` leaves each op its own default, which for OUT_PROD,
-    /// the whole backward of MUL_MAT, is [`Staging::Float`].
+    /// The staging of every product that the backward makes. `None` is [`Staging::Float`]: gradients overflow half precision.
     pub staging: Option<Staging>,
     /// Whether what [`Builder::checkpoint`] marks is computed again instead of kept.
     pub recompute: bool,
@@ -271,7 +270,8 @@ impl<'g> Builder<'g> {
     /// ```
     ///
     /// # Errors
-    /// Whatever `segment` returns. A segment that writes in place is refused by the backward, with [`Error::NotDifferentiable`].
+    /// Whatever `segment` returns. A segment that writes in place or has a custom op is refused by the backward, with
+    /// [`Error::NotDifferentiable`].
     pub fn checkpoint<R>(self, segment: impl FnOnce() -> Result<R>) -> Result<R> {
         let begin = self.core().tensors().len();
         let result = segment()?;

@@ -15,17 +15,18 @@ use crate::error::{Error, Result};
 use crate::graph::Context;
 use crate::guard;
 
-/// Refuses segments that write in place: to write again would not give the same values.
+/// Refuses segments that write in place, or call the user: a second time would not give the same values.
 ///
 /// # Errors
 /// [`Error::NotDifferentiable`] for the first such node.
 #[track_caller]
 pub(super) fn check(all: &[Raw], segments: &[Range<usize>]) -> Result<()> {
-    let inside = segments.iter().flat_map(|segment| &all[segment.clone()]);
-    match inside.copied().find(|&tensor| writes::writes(tensor)) {
-        Some(tensor) => Err(check::refuse(
+    let mut inside = segments.iter().flat_map(|segment| &all[segment.clone()]);
+    let once = |tensor: Raw| writes::writes(tensor) || check::is_custom(tensor);
+    match inside.find(|&&tensor| once(tensor)) {
+        Some(&tensor) => Err(check::refuse(
             tensor,
-            "it writes in place, which cannot be computed again: take it out of the checkpoint",
+            "it writes in place or calls a closure, which a checkpoint cannot do again: take it out",
         )),
         None => Ok(()),
     }

@@ -69,7 +69,7 @@ pub(crate) fn rule(op: Op) -> Rule {
         | Op::Pad
         | Op::LeakyRelu
         | Op::CrossEntropyLoss => Flows(&[0]),
-        Op::Im2col => Flows(&[1]),
+        Op::Im2col => Casts(&[1]),
         Op::SetRows | Op::SoftMax => Flows(&[0, 2]),
         Op::Unary(function) => unary(function),
         Op::Glu(
@@ -119,6 +119,21 @@ fn unary(function: Unary) -> Rule {
     }
 }
 
+/// Whether an op's backward computes from its result.
+pub(super) fn reads_result(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Div
+            | Op::Sqrt
+            | Op::Norm
+            | Op::RmsNorm
+            | Op::GroupNorm
+            | Op::L2Norm
+            | Op::SoftMax
+            | Op::Unary(Unary::Exp | Unary::Sigmoid | Unary::Tanh | Unary::Elu)
+    )
+}
+
 /// The sources of a tensor that a gradient could flow to.
 pub(super) fn sources(tensor: Raw) -> &'static [usize] {
     // SAFETY: the builder keeps its tensors alive.
@@ -162,7 +177,8 @@ fn types(node: &Node, rule: Rule, needs: &impl Fn(usize) -> bool) -> Option<Stri
         // Frozen operands of products may have any type; those of other ops are read as F32, but for ids and masks.
         let read = match node.op {
             Op::MulMat | Op::MulMatId | Op::Cpy => needs(i),
-            Op::SoftMax | Op::Im2col => i == 0 && node.op == Op::SoftMax || needs(i),
+            Op::SoftMax => i == 0 || needs(i),
+            Op::Im2col => needs(i),
             _ => !ids,
         };
         if read && !fits(source.dtype) {
@@ -198,6 +214,9 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
         Op::Pad if node.params[8] != 0 => Some("circular padding has no backward".to_owned()),
         Op::GroupNorm if a.ne[2] % node.params[0].max(1) as usize != 0 => {
             Some("the last group has fewer channels: a backward needs whole groups".to_owned())
+        }
+        Op::Im2col if !matches!(a.dtype, F32 | F16) => {
+            Some("the kernel must be f32 or f16".to_owned())
         }
         Op::SetRows => node
             .slot(1)

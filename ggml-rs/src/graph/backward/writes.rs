@@ -77,31 +77,32 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
         return Ok(());
     }
     let at = |tensor: Raw| index.get(&tensor).copied().unwrap_or(0);
-    for node in nodes {
-        if check::is_flat(node) {
-            continue;
-        }
-        let reads = reads(node).chain([node]);
-        for read in reads {
-            for &write in written.get(&base(read)).into_iter().flatten() {
-                if all[write] == node {
-                    continue;
-                }
-                if write > at(node) {
-                    return Err(check::refuse(
-                        all[write],
-                        "it writes, before the backward, to what the backward reads again",
-                    ));
-                }
-                if read != node && !descends(read, all[write]) {
-                    return Err(check::refuse(
-                        all[write],
-                        "it writes to memory that is read through another tensor, so its gradient would be lost: \
-                         go on from its result",
-                    ));
-                }
+    for node in nodes.filter(|&node| !check::is_flat(node)) {
+        let result = check::reads_result(node).then_some(node);
+        for read in reads(node).chain(result) {
+            let writes = written.get(&base(read)).into_iter().flatten();
+            for &write in writes.filter(|&&write| all[write] != node) {
+                unchanged(read, (node, at(node)), (all[write], write))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks one write to the memory of what a node reads; both come with their places in the order of creation.
+#[track_caller]
+fn unchanged(read: Raw, (node, at): (Raw, usize), (write, written_at): (Raw, usize)) -> Result<()> {
+    if written_at > at {
+        return Err(check::refuse(
+            write,
+            "it writes, before the backward, to what the backward reads again",
+        ));
+    }
+    if read != node && !descends(read, write) {
+        return Err(check::refuse(
+            write,
+            "it writes to memory that is read through another tensor, so its gradient would be lost: go on from its result",
+        ));
     }
     Ok(())
 }

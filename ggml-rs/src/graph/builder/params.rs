@@ -19,7 +19,7 @@ pub(crate) struct Leaf {
 }
 
 impl<'g> Builder<'g> {
-    /// A parameter that is trained: the tensor is marked as by `Tensor::set_param`, so a backward pass gives it a
+    /// A parameter that is trained: the tensor is marked as by [`Tensor::set_param`], so a backward pass gives it a
     /// gradient. The same parameter gives the same tensor.
     ///
     /// Its values are the parameter's own, shared with every other plan that uses it. The graph keeps them alive.

@@ -3,15 +3,19 @@
 
 mod arithmetic;
 mod arrange;
+mod attention;
 mod conv;
 mod copy;
+mod custom;
 mod experts;
 mod glu;
+mod image;
 pub mod inplace;
 mod matmul;
 mod normalize;
 mod optimizer;
 mod precision;
+mod recurrent;
 mod reduce;
 mod rope;
 mod rows;
@@ -22,10 +26,15 @@ mod view;
 pub(crate) mod window;
 
 pub use arrange::TriPart;
+pub use attention::FlashAttn;
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvOptions, Pool, Pool1d, Pool2d, PoolOptions};
+pub(crate) use custom::CustomOp;
+pub use custom::{CustomInput, CustomTask, Element, Tasks};
 pub use glu::GluOp;
+pub use image::{Interpolation, Scale};
 pub use optimizer::AdamW;
 pub use precision::{Precision, Route, Staging};
+pub use recurrent::{GatedDeltaNet, SsmScan};
 pub use rope::{Rope, RopeMode};
 pub use softmax::SoftMax;
 pub use sort::SortOrder;

@@ -215,8 +215,7 @@ fn check_soft_max(op: &'static str, a: Layout, mask: Option<Layout>, max_bias: f
     if !a.is_contiguous() {
         return Err(refusal.layout("a must be contiguous: call cont() first"));
     }
-    // NaN is no number of 0 or above.
-    if !(max_bias >= 0.0) || (max_bias > 0.0 && mask.is_none()) {
+    if max_bias.is_nan() || max_bias < 0.0 || (max_bias > 0.0 && mask.is_none()) {
         let detail = "the bias must be 0 or above, and needs a mask above 0";
         return Err(refusal.param(format!("max_bias {max_bias}: {detail}")));
     }

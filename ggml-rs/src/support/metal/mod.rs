@@ -1,9 +1,12 @@
 //! The Metal backend of ggml 0.26.0: what its `supports_op` lets through although no kernel takes it.
 
 mod arrange;
+mod attention;
 mod conv;
 mod elementwise;
+mod image;
 mod normalize;
+mod recurrent;
 mod reduce;
 mod rows;
 
@@ -58,6 +61,24 @@ pub fn check(node: &Node) -> Verdict {
             | Op::Pool2d,
             _,
         ) => conv::check(node),
+        (
+            Op::FlashAttnExt
+            | Op::LightningIndexer
+            | Op::Dsv4HcComb
+            | Op::Dsv4HcPre
+            | Op::Dsv4HcPost,
+            _,
+        ) => attention::check(node),
+        (Op::TimestepEmbedding, _) => image::check(node),
+        (
+            Op::SsmConv
+            | Op::SsmScan
+            | Op::RwkvWkv6
+            | Op::RwkvWkv7
+            | Op::GatedDeltaNet
+            | Op::SolveTri,
+            _,
+        ) => recurrent::check(node),
         // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
         _ => Ok(()),
     }

@@ -137,7 +137,7 @@ impl Bench {
         let mut backend = Backend::new(Device::cpu().unwrap()).unwrap();
         // SAFETY: the context's tensors are not allocated yet; the buffer is freed after the last use.
         unsafe {
-            let kind = backend.buffer_type();
+            let kind = backend.device().buffer_type();
             let buffer = sys::ggml_backend_alloc_ctx_tensors_from_buft(self.ctx(), kind);
             assert!(!buffer.is_null());
             sys::ggml_backend_buffer_clear(buffer, 0xff);
@@ -148,7 +148,7 @@ impl Bench {
             for &tensor in wanted {
                 sys::ggml_build_forward_expand(graph, tensor);
             }
-            backend.compute(NonNull::new(graph).unwrap()).unwrap();
+            backend.compute(NonNull::new(graph).unwrap(), None).unwrap();
             let read = wanted.iter().map(|&tensor| read(tensor)).collect();
             sys::ggml_backend_buffer_free(buffer);
             read

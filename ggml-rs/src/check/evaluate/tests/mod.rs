@@ -42,8 +42,7 @@ fn every_definition_is_compared() {
         sys::GGML_OP_GLU => sys::GGML_GLU_OP_COUNT,
         _ => 1,
     };
-    let all =
-        (0..sys::GGML_OP_COUNT).flat_map(|op| (0..functions(op)).map(move |f| (op, f as i32)));
+    let all = (0..sys::GGML_OP_COUNT).flat_map(|op| (0..functions(op)).map(move |f| (op, f)));
     let is_computed = |&(op, function): &(sys::ggml_op, i32)| {
         let mut params = [0; 16];
         params[0] = function;

@@ -151,3 +151,28 @@ impl Tensor<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Device, Graph, Plan, PlanOptions};
+
+    #[test]
+    fn a_transposed_sum_is_the_same() {
+        // The CPU's kernel takes any strides; sum() copies for devices that do not.
+        let (graph, (x, y)) = Graph::build(|g| {
+            let (x, x_in) = g.input("x", DType::F32, [5, 3])?;
+            let [_, nb @ ..] = x.strides();
+            let part = x.view([2, 3], nb, x.strides()[0])?;
+            Ok((x_in, g.output("y", part.transpose()?.node_sum()?)?))
+        })
+        .unwrap();
+        let mut backend = Device::cpu().unwrap().open().unwrap();
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+        let values: Vec<f32> = (0..15).map(|i| (1 << i) as f32).collect();
+        plan.set_f32(&x, &values).unwrap();
+        plan.run(&mut backend).unwrap();
+        // Elements 1 and 2 of each row.
+        let expected: f32 = [1, 2, 6, 7, 11, 12].iter().map(|&i| values[i]).sum();
+        assert_eq!(plan.read_f32(&y).unwrap(), [expected]);
+    }
+}

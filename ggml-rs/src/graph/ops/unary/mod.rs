@@ -9,6 +9,10 @@ use crate::error::Result;
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
+#[allow(
+    clippy::should_implement_trait,
+    reason = "ggml's names; operators cannot return errors"
+)]
 impl Tensor<'_> {
     /// `|a|`.
     ///

@@ -1,0 +1,81 @@
+//! The graph through the safe API.
+
+use ggml_rs::{
+    Backend, Builder, DType, Device, Graph, Input, Output, Plan, PlanOptions, Result, Tensor,
+};
+
+use super::{HEAD, HEADS, LAYERS, TOKENS, WEIGHTS, WIDTH, values};
+
+/// One layer: attention and a gated feed-forward part, each with its residual.
+fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<Tensor<'g>> {
+    let mut weight = |index: usize| -> Result<Tensor<'g>> {
+        let (name, shape) = WEIGHTS[index];
+        let name = str::from_utf8(name.to_bytes()).expect("names are ASCII");
+        let (tensor, input) = g.input(name, DType::F32, shape)?;
+        inputs.push(input);
+        Ok(tensor)
+    };
+    let heads = [HEAD, HEADS, TOKENS];
+    let h = x.mul(weight(0)?)?;
+    let q = weight(1)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([0, 2, 1, 3])?;
+    let k = weight(2)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([0, 2, 1, 3])?;
+    let v = weight(3)?
+        .mul_mat(h)?
+        .reshape(heads)?
+        .permute([1, 2, 0, 3])?;
+    let scores = k.mul_mat(q)?.scale(0.25)?.relu()?;
+    let mixed = v.cont()?.mul_mat(scores)?.permute([0, 2, 1, 3])?;
+    let mixed = mixed.cont()?.reshape([WIDTH, TOKENS])?;
+    let x = weight(4)?.mul_mat(mixed)?.add(x)?;
+    let h = x.mul(weight(5)?)?;
+    let gate = weight(6)?.mul_mat(h)?;
+    let up = weight(7)?.mul_mat(h)?;
+    weight(8)?.mul_mat(gate.relu()?.mul(up)?)?.add(x)
+}
+
+/// The graph, its inputs in order, and its output.
+pub fn build() -> Result<(Graph, (Vec<Input>, Output))> {
+    Graph::build(|g| {
+        let (mut x, input) = g.input("x", DType::F32, [WIDTH, TOKENS])?;
+        let mut inputs = vec![input];
+        for _ in 0..LAYERS {
+            x = layer(g, &mut inputs, x)?;
+        }
+        Ok((inputs, g.output("y", x.scale(0.5)?)?))
+    })
+}
+
+/// The graph with memory and values, on one thread of the CPU.
+pub struct Ready {
+    plan: Plan,
+    backend: Backend,
+    output: Output,
+}
+
+impl Ready {
+    pub fn new() -> Result<Self> {
+        let (graph, (inputs, output)) = build()?;
+        let mut backend = Device::cpu()?.open()?;
+        backend.set_threads(1)?;
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+        for (index, input) in inputs.iter().enumerate() {
+            plan.set_f32(input, &values(index, input.shape().elements()))?;
+        }
+        Ok(Self {
+            plan,
+            backend,
+            output,
+        })
+    }
+
+    pub fn run(&mut self) -> Result<Vec<f32>> {
+        self.plan.run(&mut self.backend)?;
+        self.plan.read_f32(&self.output)
+    }
+}

@@ -1,0 +1,7 @@
+//! Images, windows and positions.
+
+mod interpolate;
+mod positions;
+mod windows;
+
+pub use interpolate::{Interpolation, Scale};
