@@ -73,11 +73,10 @@ impl World {
             true => Some(storage(self.device).map_err(|error| error.to_string())?),
             false => None,
         };
-        let mut build =
-            |counts: &mut Counts| self.build(random.next(), style, params.clone(), counts);
-        let first = build(counts);
+        let seeds = [random.next(), random.next()];
+        let first = self.build(seeds[0], style, params.clone(), counts);
         let second = match style.stores && random.below(4) == 0 {
-            true => Some(build(counts)),
+            true => Some(self.build(seeds[1], style, params, counts)),
             false => None,
         };
         let (graph, recipe) = match first {

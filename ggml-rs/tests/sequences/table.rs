@@ -14,7 +14,7 @@ pub struct Move {
 }
 
 /// Moves, each of which calls the method that it is named after: `name(d) { statements } receiver(arguments);`
-macro_rules! moves {
+macro_rules! family {
     ($($name:ident($d:ident) { $($body:tt)* } $receiver:ident($($argument:expr),*);)*) => {
         pub const MOVES: &[$crate::table::Move] = &[$($crate::table::Move {
             name: stringify!($name),
@@ -31,7 +31,7 @@ macro_rules! moves {
         }),*];
     };
 }
-pub(crate) use moves;
+pub(crate) use family;
 
 /// Every move, by family.
 pub fn all() -> Vec<Move> {

@@ -4,7 +4,7 @@ use ggml_rs::DType::{self, BF16, F16, F32, I32};
 use ggml_rs::{GluOp, Result, Tensor};
 
 use crate::draw::Draw;
-use crate::table::moves;
+use crate::table::family;
 
 /// Two operands, the second of which is repeated.
 fn two<'g>(d: &mut Draw<'g>) -> Result<(Tensor<'g>, Tensor<'g>)> {
@@ -76,7 +76,7 @@ fn window<'g>(d: &mut Draw<'g>, dtypes: &[DType], rank: usize) -> Result<Window<
     })
 }
 
-moves! {
+family! {
     add(d) { let (a, b) = sum(d)?; } a(b);
     sub(d) { let (a, b) = two(d)?; } a(b);
     mul(d) { let (a, b) = two(d)?; } a(b);

@@ -4,7 +4,7 @@ use ggml_rs::DType::{BF16, F16, F32, I8, I16, I32};
 use ggml_rs::{DType, Result, Tensor, TriPart};
 
 use crate::draw::Draw;
-use crate::table::moves;
+use crate::table::family;
 
 /// A tensor to look at in another way.
 fn any<'g>(d: &mut Draw<'g>) -> Result<Tensor<'g>> {
@@ -87,7 +87,7 @@ fn copies<'g>(d: &mut Draw<'g>) -> Result<(Tensor<'g>, Tensor<'g>)> {
     Ok((d.plain(F32, ne)?, like))
 }
 
-moves! {
+family! {
     transpose(d) { let a = d.of(&[F32, F16, I32])?; } a();
     permute(d) { let a = any(d)?; let axes = axes(d); } a(axes);
     reshape(d) {

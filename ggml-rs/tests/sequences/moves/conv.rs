@@ -6,7 +6,7 @@ use ggml_rs::{
 };
 
 use crate::draw::Draw;
-use crate::table::moves;
+use crate::table::family;
 
 /// How a kernel of this reach passes over an image of this size: always at least once.
 fn options<const N: usize>(
@@ -133,7 +133,7 @@ fn windows(size: usize, reach: usize, stride: usize, padding: usize) -> usize {
 const FLOATS: [DType; 3] = [F32, F16, BF16];
 const HALVES: [DType; 2] = [F32, F16];
 
-moves! {
+family! {
     conv_1d(d) { let Conv { kernel, image, options } = signal(d, &FLOATS)?; } kernel(image, options);
     conv_1d_ph(d) {
         let Conv { kernel, image, .. } = signal(d, &FLOATS)?;

@@ -2,7 +2,7 @@
 
 use ggml_rs::DType::{self, BF16, F16, F32, I32};
 
-use crate::table::moves;
+use crate::table::family;
 
 const FROM: [DType; 9] = [
     F32,
@@ -16,7 +16,7 @@ const FROM: [DType; 9] = [
     DType::IQ4_NL,
 ];
 
-moves! {
+family! {
     dup(d) { let a = d.of(&DType::ALL)?; } a();
     dup_inplace(d) { let a = d.of(&DType::ALL)?; } a();
     cont(d) { let a = d.of(&DType::ALL)?; } a();

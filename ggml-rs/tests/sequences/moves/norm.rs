@@ -4,7 +4,7 @@ use ggml_rs::DType::{F16, F32, I32};
 use ggml_rs::{Result, Rope, RopeMode, SoftMax, Tensor};
 
 use crate::draw::Draw;
-use crate::table::moves;
+use crate::table::family;
 
 fn eps(d: &mut Draw<'_>) -> f32 {
     d.float(1e-5)
@@ -101,7 +101,7 @@ fn rope<'g>(d: &mut Draw<'g>) -> Result<Turn<'g>> {
     })
 }
 
-moves! {
+family! {
     norm(d) { let a = d.f32()?; let eps = eps(d); } a(eps);
     norm_inplace(d) { let a = d.f32()?; let eps = eps(d); } a(eps);
     rms_norm(d) { let a = d.f32()?; let eps = eps(d); } a(eps);

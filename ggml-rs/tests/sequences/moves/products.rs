@@ -4,7 +4,7 @@ use ggml_rs::DType::{self, BF16, F16, F32};
 use ggml_rs::{Precision, Result, Route, Staging, Tensor};
 
 use crate::draw::Draw;
-use crate::table::moves;
+use crate::table::family;
 
 const WEIGHTS: [DType; 8] = [
     F32,
@@ -65,7 +65,7 @@ fn outer<'g>(d: &mut Draw<'g>) -> Result<(Tensor<'g>, Tensor<'g>)> {
     Ok((a, d.tensor(F32, ne)?))
 }
 
-moves! {
+family! {
     mul_mat(d) { let (a, b) = factors(d)?; } a(b);
     out_prod(d) { let (a, b) = outer(d)?; } a(b);
     mul_mat_id(d) {

@@ -3,9 +3,9 @@
 use ggml_rs::DType::{self, BF16, F16, F32, I32};
 use ggml_rs::SortOrder;
 
-use crate::table::moves;
+use crate::table::family;
 
-moves! {
+family! {
     get_rows(d) {
         let a = d.of(&[F32, F32, F16, BF16, I32, DType::Q8_0, DType::Q4_K, DType::IQ2_S])?;
         let [_, rows, n2, n3] = a.shape().ne();

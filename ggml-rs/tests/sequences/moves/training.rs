@@ -4,7 +4,7 @@ use ggml_rs::DType::F32;
 use ggml_rs::{BackwardOptions, Builder, Gradients, Result, Staging, Tensor};
 
 use crate::draw::{Draw, Made};
-use crate::table::{Move, moves};
+use crate::table::{Move, family};
 
 /// One element that depends on what was drawn, trained leaves most likely among it.
 fn loss<'g>(d: &mut Draw<'g>) -> Result<Tensor<'g>> {
@@ -134,7 +134,7 @@ fn step<'g>(d: &mut Draw<'g>, numbers: usize) -> Result<Step<'g>> {
     })
 }
 
-moves! {
+family! {
     set_param(d) { let ne = d.shape(F32); let a = if d.wild() { d.any()? } else { d.input(F32, ne)? }; } a();
     of(d) { let gradients = gradients(d)?; let a = leaf(d)?; } gradients(a);
     accumulate(d) {

@@ -2,9 +2,9 @@
 
 use ggml_rs::DType::{BF16, F16, F32};
 
-use crate::table::moves;
+use crate::table::family;
 
-moves! {
+family! {
     abs(d) { let a = d.of(&[F32, F32, F16, BF16])?; } a();
     sgn(d) { let a = d.of(&[F32, F32, F16, BF16])?; } a();
     neg(d) { let a = d.of(&[F32, F32, F16, BF16])?; } a();
