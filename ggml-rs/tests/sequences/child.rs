@@ -32,7 +32,7 @@ pub fn run(device: &str, seeds: Range<u64>, tell: bool) {
         match outcome {
             Ok(Ok(Outcome::Ran)) => ends[0] += 1,
             Ok(Ok(Outcome::Refused)) => ends[1] += 1,
-            Ok(Ok(Outcome::Cancelled)) => ends[2] += 1,
+            Ok(Ok(Outcome::Stopped)) => ends[2] += 1,
             Ok(Err(fault)) => say(&format!("{FAULT} {seed} {}", fault.replace('\n', " "))),
             Err(panic) => say(&format!("{FAULT} {seed} panicked: {}", message(&*panic))),
         }

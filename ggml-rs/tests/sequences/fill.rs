@@ -34,12 +34,13 @@ impl Fill {
         }
     }
 
-    /// Values of the input.
-    pub fn bytes(self, random: &mut Random, input: &Input) -> Vec<u8> {
+    /// Values of the input; none where there are no rows that ids could name.
+    pub fn bytes(self, random: &mut Random, input: &Input) -> Option<Vec<u8>> {
         let (dtype, shape) = (input.dtype(), input.shape());
         let len = shape.bytes(dtype).unwrap();
-        match self {
+        Some(match self {
             Self::Zeros => vec![0; len],
+            Self::Ids { rows: 0, .. } => return None,
             Self::Ids { rows, distinct, .. } => ids(
                 random,
                 rows,
@@ -56,7 +57,7 @@ impl Fill {
             }
             Self::Numbers => blocks(random, len),
             Self::Bits | Self::Infinite => bits(random, len),
-        }
+        })
     }
 
     /// Ids of which one does not exist, or is there twice.
@@ -69,7 +70,7 @@ impl Fill {
         else {
             return None;
         };
-        let mut bytes = self.bytes(random, input);
+        let mut bytes = self.bytes(random, input)?;
         let size = input.dtype().block_bytes();
         let list = input.shape().ne()[0];
         let mut put = |at: usize, value: i64| {

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Report {
     /// Made, refused and ran, by move.
     pub moves: BTreeMap<String, [u64; 3]>,
-    /// Sequences that ran, were refused and were cancelled.
+    /// Sequences that ran, were refused and were stopped.
     pub ends: [u64; 3],
     /// Seeds, and what is wrong with them.
     pub faults: Vec<(u64, String)>,

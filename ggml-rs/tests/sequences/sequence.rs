@@ -1,5 +1,7 @@
 //! One sequence: a graph of some moves, planned, run and read.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use ggml_rs::{
     Backend, Builder, Cancel, DType, Device, Error, Executor, Fallback, Graph, Output, Params,
     Placement, Plan, PlanOptions, Result, Scheduler,
@@ -7,6 +9,7 @@ use ggml_rs::{
 
 use crate::common::Random;
 use crate::draw::{Draw, Set, Style};
+use crate::moves::custom::Deliberate;
 use crate::table::{Bits, Move, all};
 
 /// What a child works with.
@@ -25,7 +28,8 @@ pub struct World {
 pub enum Outcome {
     Ran,
     Refused,
-    Cancelled,
+    /// Cancelled, or by a closure that panicked.
+    Stopped,
 }
 
 /// What is wrong.
@@ -194,7 +198,7 @@ struct Recipe {
 
 fn style(random: &mut Random) -> Style {
     Style {
-        wild: random.pick(&[0, 0, 4, 16, 64]),
+        wild: random.pick(&[0, 8, 24, 64, 128]),
         trains: random.below(4) == 0,
         stores: random.below(12) == 0,
     }
@@ -263,10 +267,19 @@ fn run(
         Err(error) => return refused(&error),
     };
     for _ in 0..1 + usize::from(random.below(4) == 0) {
-        set(&mut plan, recipe, random)?;
-        match start(&mut plan, on, random) {
+        if !set(&mut plan, recipe, random)? {
+            return Ok(Outcome::Refused);
+        }
+        // A closure's panic comes out of the run, and the plan stays what it was.
+        let started = catch_unwind(AssertUnwindSafe(|| start(&mut plan, on, random)));
+        let started = match started {
+            Ok(started) => started,
+            Err(panic) if panic.is::<Deliberate>() => return Ok(Outcome::Stopped),
+            Err(panic) => resume_unwind(panic),
+        };
+        match started {
             Ok(()) => read(&plan, options, recipe)?,
-            Err(Error::Cancelled) => return Ok(Outcome::Cancelled),
+            Err(Error::Cancelled) => return Ok(Outcome::Stopped),
             // Another plan has the parameters.
             Err(Error::Busy { .. }) => return Ok(Outcome::Refused),
             Err(error) => return Err(format!("run: {error}")),
@@ -275,18 +288,21 @@ fn run(
     Ok(Outcome::Ran)
 }
 
-fn set(plan: &mut Plan, recipe: &Recipe, random: &mut Random) -> std::result::Result<(), Fault> {
+/// Sets every input; whether all of them have values that are valid.
+fn set(plan: &mut Plan, recipe: &Recipe, random: &mut Random) -> std::result::Result<bool, Fault> {
     for Set { input, fill } in &recipe.sets {
         if let Some(wrong) = fill.wrong_ids(random, input)
             && !matches!(plan.set_bytes(input, &wrong), Err(Error::Param(_)))
         {
             return Err(format!("ids that do not exist are taken: {fill:?}"));
         }
-        let bytes = fill.bytes(random, input);
+        let Some(bytes) = fill.bytes(random, input) else {
+            return Ok(false);
+        };
         plan.set_bytes(input, &bytes)
             .map_err(|error| format!("set: {error}"))?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Runs a plan in one of the ways that there are.
