@@ -223,7 +223,7 @@ impl Refusal<'_> {
     /// [`Error::Shape`] when it overflows or its rows are not whole blocks.
     #[track_caller]
     pub fn check_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
-        match Shape::new(&ne).and_then(|shape| Layout::contiguous(dtype, shape)) {
+        match Shape::new(&ne).and_then(|shape| shape.bytes(dtype)) {
             Ok(_) => Ok(()),
             Err(Error::Shape(why)) => Err(self.shape(format!("the result: {}", why.detail))),
             Err(other) => Err(other),

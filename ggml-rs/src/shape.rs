@@ -44,17 +44,18 @@ impl Shape {
         if dims.is_empty() || dims.len() > 4 {
             return Err(refuse("a tensor has 1 to 4 dimensions"));
         }
-        if dims.contains(&0) {
+        let mut ne = [1; 4];
+        let mut elements = Some(1usize);
+        for (n, &dim) in ne.iter_mut().zip(dims) {
+            *n = dim;
+            elements = elements.and_then(|product| product.checked_mul(dim));
+        }
+        if ne.contains(&0) {
             return Err(refuse("a dimension is 0; ggml divides by dimensions"));
         }
-        let elements = dims
-            .iter()
-            .try_fold(1usize, |product, &n| product.checked_mul(n));
         if elements.is_none_or(|n| n > MAX_ELEMENTS) {
             return Err(refuse("the number of elements overflows"));
         }
-        let mut ne = [1; 4];
-        ne[..dims.len()].copy_from_slice(dims);
         Ok(Self { ne })
     }
 

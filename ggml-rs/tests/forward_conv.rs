@@ -648,3 +648,26 @@ fn a_device_refuses_layouts_that_its_kernel_ignores() {
         );
     }
 }
+
+#[test]
+fn maxima_keep_nan_and_infinities() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let mut a = Operand::new(F32, &[2, 8], 1);
+    // A window of 2 x 2 for each line.
+    a.values = vec![
+        -inf, -inf, -inf, -inf, //
+        nan, 1.0, 2.0, 3.0, //
+        1.0, 2.0, nan, 3.0, //
+        inf, 1.0, -inf, 3.0,
+    ];
+    for device in devices() {
+        let got = run(device, &[&a], |_, x| {
+            x[0].pool_2d(Pool2d::new(Pool::Max, [2, 2]))
+        });
+        assert!(
+            got[0] == -inf && got[1].is_nan() && got[2].is_nan() && got[3] == inf,
+            "{got:?} on {}",
+            device.name()
+        );
+    }
+}

@@ -550,7 +550,8 @@ fn rows_and_matrices_are_replaced_with_the_strides_of_the_whole() {
 
 #[test]
 fn gates_are_fused_swapped_and_split() {
-    let functions: [(GluOp, fn(f64) -> f64, f64); 5] = [
+    type Gate = (GluOp, fn(f64) -> f64, f64);
+    let functions: [Gate; 5] = [
         (GluOp::Reglu, |x| x.max(0.0), 0.0),
         (GluOp::Geglu, gelu, LOOKED_UP),
         (GluOp::Swiglu, silu, 0.0),

@@ -274,29 +274,52 @@ fn check_sort(device: Device, a: &[f32], row: usize, k: usize, sort: &Sort) {
 }
 
 /// On Metal, softmax, sort and rows run as one kernel, which chose expert -1 where the softmax of a row is NaN.
+/// Softmax, sort and gather, in the order in which Metal takes them for its fused router: the ids and weights of 4 experts of
+/// 16, for each of 3 tokens, and the kernels that ran.
+fn route(device: Device, logits: &[f32]) -> Result<(Vec<i32>, Vec<f32>, Vec<String>)> {
+    let (graph, (logits_in, ids, weights)) = Graph::build(|g| {
+        let (logits, logits_in) = g.input("logits", DType::F32, [16, 3])?;
+        let shares = logits.soft_max()?;
+        let rows = shares.reshape([1, 16, 3])?;
+        let chosen = shares.argsort_top_k(4)?;
+        let weights = g.output("weights", rows.get_rows(chosen)?)?;
+        Ok((logits_in, g.output("ids", chosen.to_tensor()?)?, weights))
+    })?;
+    let mut backend = device.open()?;
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+    plan.set_f32(&logits_in, logits)?;
+    let kernels = plan
+        .run_traced(&mut backend)?
+        .into_iter()
+        .map(|dispatch| dispatch.pipeline);
+    let ids = bytemuck::pod_collect_to_vec(&plan.read_bytes(&ids)?);
+    Ok((ids, plan.read_f32(&weights)?, kernels.collect()))
+}
+
 #[test]
 fn a_router_of_non_numbers_chooses_experts_that_exist() {
     for device in devices() {
+        let on = device.name();
         for logit in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut logits = values(16 * 3, 7);
             logits[16..32].fill(logit);
-            let ids = run(device, &[Set::F32(logits)], |g| {
-                let (logits, logits_in) = g.input("logits", DType::F32, [16, 3])?;
-                let chosen = logits.argsort_top_k(4)?;
-                let _ = logits.reshape([1, 16, 3])?.get_rows(chosen)?;
-                Ok((vec![logits_in], chosen.to_tensor()?))
-            });
+            let (ids, weights, kernels) = route(device, &logits).unwrap();
             for ids in ids.chunks(4) {
-                let mut ids: Vec<_> = ids.iter().map(|&id| id as i64).collect();
-                ids.sort_unstable();
-                ids.dedup();
+                let mut sorted = ids.to_vec();
+                sorted.sort_unstable();
+                sorted.dedup();
                 let exist = ids.iter().all(|id| (0..16).contains(id));
-                assert!(
-                    ids.len() == 4 && exist,
-                    "{logit} on {}: {ids:?}",
-                    device.name()
-                );
+                assert!(sorted.len() == 4 && exist, "{logit} on {on}: {ids:?}");
             }
+            let right = |token: usize| {
+                weights[token * 4..][..4]
+                    .iter()
+                    .all(|weight| weight.is_nan() == (token == 1))
+            };
+            assert!((0..3).all(right), "{logit} on {on}: {weights:?}");
+            // Unless the router is fused, another kernel is tested.
+            let fused = kernels.iter().any(|kernel| kernel.contains("topk_moe"));
+            assert!(fused || !device.is_simulated(), "on {on}: {kernels:?}");
         }
     }
 }

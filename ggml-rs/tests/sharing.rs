@@ -215,7 +215,7 @@ fn try_run_is_busy_while_another_plan_writes() {
         let stop_waiting = waiting.clone();
         let held = &held;
         let waiter = scope.spawn(move || {
-            let (mut plan, mut backend) = long(&held);
+            let (mut plan, mut backend) = long(held);
             plan.run_cancellable(&mut backend, &waiting)
         });
         stop_waiting.cancel();

@@ -68,7 +68,8 @@ const MOST_POLLING: u32 = 100;
 /// Threads that several CPU backends share.
 ///
 /// A pool computes one graph at a time: backends that share it take turns. Each backend keeps the pool alive; its threads
-/// end with the last handle.
+/// end with the last handle. Do not run a plan on the same pool from inside a custom op: it would wait for the run that it
+/// is part of.
 ///
 /// ```
 /// use ggml_rs::{Device, ThreadPool, ThreadPoolOptions};

@@ -23,7 +23,7 @@ use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::guard;
-use crate::layout::{Layout, Refusal};
+use crate::layout::Refusal;
 use crate::shape::{IntoShape, Shape};
 
 /// A graph under construction. Its methods are on [`Builder`].
@@ -175,9 +175,9 @@ impl<'t> Marks<'t> {
         roots.for_each(|root| mark(root.as_ptr()));
         // Backwards, so that all that need a tensor come before it.
         for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
-            // SAFETY: as above.
-            let (src, view_src) = unsafe { (tensor.as_ref().src, tensor.as_ref().view_src) };
-            for needed in src.into_iter().chain([view_src]) {
+            // SAFETY: as above; no tensor is its own source.
+            let tensor = unsafe { tensor.as_ref() };
+            for &needed in tensor.src.iter().chain([&tensor.view_src]) {
                 if !needed.is_null() {
                     mark(needed);
                 }
@@ -408,7 +408,8 @@ impl<'g> Builder<'g> {
 
     #[track_caller]
     fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
-        Layout::contiguous(dtype, shape)?;
+        // Bounds everything that ggml computes of the shape.
+        shape.bytes(dtype)?;
         let name = checked_name(name)?;
         let ne = shape.ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {

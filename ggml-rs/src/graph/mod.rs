@@ -103,8 +103,8 @@ impl Graph {
     #[doc(alias = "ggml_graph_n_nodes")]
     pub fn nodes(&self) -> usize {
         // Not ggml's count, which has trainable inputs among the nodes.
-        // SAFETY: the graph keeps its tensors alive.
         let is_node = |tensor: &&NonNull<sys::ggml_tensor>| {
+            // SAFETY: the graph keeps its tensors alive.
             unsafe { tensor.as_ref() }.op != sys::GGML_OP_NONE
         };
         self.tensors.iter().filter(is_node).count()

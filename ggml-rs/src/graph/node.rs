@@ -117,8 +117,9 @@ pub(crate) unsafe fn base(tensor: NonNull<sys::ggml_tensor>) -> NonNull<sys::ggm
 /// `tensor` must be alive.
 pub(crate) unsafe fn is_empty(tensor: NonNull<sys::ggml_tensor>) -> bool {
     // SAFETY: the caller vouches for the tensor.
+    let op = unsafe { tensor.as_ref() }.op;
     matches!(
-        unsafe { tensor.as_ref() }.op,
+        op,
         sys::GGML_OP_NONE
             | sys::GGML_OP_RESHAPE
             | sys::GGML_OP_VIEW

@@ -44,8 +44,8 @@
 //! [`Plan::run`](crate::Plan::run) waits for the locks; [`Plan::try_run`](crate::Plan::try_run) returns
 //! [`Error::Busy`] instead.
 //!
-//! Do not use a parameter from inside a callback of a run that writes it (a logger, a custom op): the callback would wait
-//! for the run, and the run for the callback.
+//! Do not set or read a parameter from inside a run that uses its storage (from a logger, or the closure of a custom op): the
+//! closure would wait for the run, and the run for the closure.
 
 mod access;
 mod storage;

@@ -2,7 +2,7 @@
 
 use ggml_rs::DType::{BF16, F16, F32};
 use ggml_rs::graph::SoftMax;
-use ggml_rs::{Result, Tensor};
+use ggml_rs::{Conv2d, Result, Tensor};
 
 use crate::slopes::{Run, Values, WIDE, check};
 
@@ -135,4 +135,37 @@ fn softmax_with_a_mask_slopes_and_sinks() {
             })
         },
     );
+}
+
+#[test]
+fn a_frozen_kernel_of_halves_passes_gradients_to_its_image() {
+    for dtype in [F32, F16] {
+        let mut run = Run::new(&[(&[5, 4, 2], vec![0.5; 40])], &|g, p, frozen| {
+            let (kernel, input) = g.input("kernel", dtype, [3, 3, 2, 2])?;
+            let values = (0..36).map(|i| (i % 7) as f32 - 3.0).collect();
+            frozen.push((input, Values::Floats(values)));
+            let options = Conv2d::default().padding([1, 1]);
+            kernel.conv_2d(p[0], options)
+        })
+        .unwrap();
+        let found = run.gradients().remove(0);
+        // Each output's weight times the kernel's value there: [5, 4] outputs of two channels.
+        let weights = crate::common::values(40, 77);
+        for (place, found) in found.iter().enumerate() {
+            let (x, y, c) = (place % 5, place / 5 % 4, place / 20);
+            let mut expected = 0.0;
+            for (o, i, j) in (0..18).map(|n| (n / 9, n % 3, n / 3 % 3)) {
+                // Output (u, v) reads the image at (u + i - 1, v + j - 1).
+                let (u, v) = ((x + 1).wrapping_sub(i), (y + 1).wrapping_sub(j));
+                if u < 5 && v < 4 {
+                    let kernel = ((i + 3 * j + 9 * c + 18 * o) % 7) as f32 - 3.0;
+                    expected += kernel * weights[u + 5 * v + 20 * o];
+                }
+            }
+            assert!(
+                (found - expected).abs() < 1e-5,
+                "{dtype} at {place}: {found}, not {expected}"
+            );
+        }
+    }
 }

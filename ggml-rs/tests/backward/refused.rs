@@ -1,8 +1,7 @@
 //! What a backward refuses, before it makes a node; the graph stays as it was.
 
-use ggml_rs::BackwardOptions;
-use ggml_rs::DType::{F16, F32, I32};
-use ggml_rs::{Builder, Error, Graph, Result, Staging, Tensor};
+use ggml_rs::DType::{BF16, F16, F32, I32};
+use ggml_rs::{BackwardOptions, Builder, Conv2d, Error, Graph, Result, Staging, Tensor};
 
 /// The error of `g.backward` of a loss made from a marked tensor of [8, 4].
 fn error(build: impl for<'g> Fn(Builder<'g>, Tensor<'g>) -> Result<Tensor<'g>>) -> Error {
@@ -41,6 +40,16 @@ fn ops_without_a_backward_are_named() {
     says(error(|_, x| x.max()), "POOL_1D", "extrema");
     let named = error(|_, x| x.max_rows()?.named("the largest")?.sum());
     assert!(named.to_string().contains("POOL_1D"), "{named}");
+    says(
+        error(|g, x| {
+            let (kernel, _) = g.input("kernel", BF16, [3, 3, 1, 1])?;
+            kernel
+                .conv_2d(x.reshape([8, 4, 1, 1])?, Conv2d::default())?
+                .sum()
+        }),
+        "IM2COL",
+        "f32 or f16",
+    );
     says(
         error(|_, x| x.cumsum()?.named("sums")?.sum()),
         "CUMSUM",

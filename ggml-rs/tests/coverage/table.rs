@@ -95,6 +95,8 @@ pub const OMITTED: &[(&str, &[&str])] = &[
     (
         "a fact of a tensor, which Layout, Shape and DType compute in Rust so that checks can be tested without ggml",
         &[
+            "ggml_blck_size",
+            "ggml_type_size",
             "ggml_are_same_shape",
             "ggml_are_same_stride",
             "ggml_can_repeat",
@@ -130,6 +132,7 @@ pub const OMITTED: &[(&str, &[&str])] = &[
     (
         "names of ops come from ggml_op_desc, which also tells unary and gated functions apart; DType has its own names",
         &[
+            "ggml_type_name",
             "ggml_glu_op_name",
             "ggml_op_name",
             "ggml_op_symbol",
@@ -604,6 +607,14 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         "a plan is cancelled between its nodes on the CPU; Metal is asked through its registry like every device",
         &["ggml_backend_metal_set_abort_callback"],
     ),
+    (
+        "for one backend only: plans call the forms for several",
+        &["ggml_gallocr_new", "ggml_gallocr_reserve"],
+    ),
+    (
+        "the buffer type is asked of the device, before a backend is opened",
+        &["ggml_backend_get_default_buffer_type"],
+    ),
 ];
 
 /// Wrapped by a call of another function with the same effect: that function, and those it stands for. Their methods carry
@@ -620,6 +631,7 @@ pub const THROUGH: &[(&str, &[&str])] = &[
             "ggml_step",
             "ggml_tanh",
             "ggml_elu",
+            "ggml_relu",
             "ggml_sigmoid",
             "ggml_gelu",
             "ggml_gelu_erf",

@@ -47,7 +47,7 @@ fn needed(forward: &[Raw]) -> HashSet<Raw> {
     for &tensor in forward {
         // SAFETY: the builder keeps its tensors alive.
         let raw = unsafe { tensor.as_ref() };
-        let marked = raw.flags & sys::GGML_TENSOR_FLAG_PARAM as i32 != 0;
+        let marked = raw.flags & sys::GGML_TENSOR_FLAG_PARAM != 0;
         if marked || flows(tensor).any(|source| needed.contains(&source)) {
             needed.insert(tensor);
         }
@@ -106,8 +106,9 @@ pub(super) fn is_flat(tensor: Raw) -> bool {
 /// Whether the node calls a closure of the user's.
 pub(super) fn is_custom(tensor: Raw) -> bool {
     // SAFETY: the builder keeps its tensors alive.
+    let op = unsafe { node::op(tensor) };
     matches!(
-        unsafe { node::op(tensor) },
+        op,
         Some(Op::MapCustom1 | Op::MapCustom2 | Op::MapCustom3 | Op::Custom)
     )
 }

@@ -65,7 +65,7 @@ struct Loss(Raw);
 impl Loss {
     fn mark(loss: Raw) -> Self {
         // SAFETY: the builder keeps its tensors alive. The setter asserts what was checked, one element of F32.
-        unsafe { (*loss.as_ptr()).flags |= sys::GGML_TENSOR_FLAG_LOSS as i32 };
+        unsafe { (*loss.as_ptr()).flags |= sys::GGML_TENSOR_FLAG_LOSS };
         Self(loss)
     }
 }
@@ -73,7 +73,7 @@ impl Loss {
 impl Drop for Loss {
     fn drop(&mut self) {
         // SAFETY: as above.
-        unsafe { (*self.0.as_ptr()).flags &= !(sys::GGML_TENSOR_FLAG_LOSS as i32) };
+        unsafe { (*self.0.as_ptr()).flags &= !sys::GGML_TENSOR_FLAG_LOSS };
     }
 }
 
@@ -115,7 +115,7 @@ fn expand(
     let mut gradients = HashMap::new();
     for &tensor in forward {
         // SAFETY: the builder keeps its tensors alive.
-        let marked = unsafe { tensor.as_ref() }.flags & sys::GGML_TENSOR_FLAG_PARAM as i32 != 0;
+        let marked = unsafe { tensor.as_ref() }.flags & sys::GGML_TENSOR_FLAG_PARAM != 0;
         // SAFETY: graph and tensor are alive.
         let gradient = unsafe { sys::ggml_graph_get_grad(graph, tensor.as_ptr()) };
         if let Some(gradient) = Raw::new(gradient).filter(|_| marked) {

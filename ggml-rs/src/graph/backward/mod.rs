@@ -22,6 +22,14 @@
 //! assert_eq!(plan.read_f32(&dw)?, [66.0, 88.0]);
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
+//!
+//! Gradients are F32, whatever lies between: F32 is cast to F16 or BF16 and back, and products take frozen weights of every type. An op
+//! without a backward is an error that names it, before anything is made.
+//!
+//! What a backward makes runs on every device, but for the gradients of `get_rows` from one matrix (an embedding), of `pool_2d`,
+//! of `im2col` and of `diag_mask_inf` and `diag_mask_zero`, which the CPU alone computes. Memory beyond results and gradients:
+//! `mul_mat_id` takes `m * rows * experts` floats for the gradient of its experts (`m` results for each of `rows` chosen experts), and
+//! a float copy of all experts, transposed, for that of its activations.
 
 mod check;
 mod expand;

@@ -140,7 +140,7 @@ impl<'g> Tensor<'g> {
         };
         // SAFETY: the builder's tensors are alive.
         let flags = unsafe { self.ptr().as_ref() }.flags;
-        if flags & sys::GGML_TENSOR_FLAG_PARAM as i32 == 0 {
+        if flags & sys::GGML_TENSOR_FLAG_PARAM == 0 {
             return Err(refusal.param("a is not marked with set_param"));
         }
         let bases: Vec<_> = tensors.iter().map(|(_, t)| t.base()).collect();

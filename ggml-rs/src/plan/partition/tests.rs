@@ -187,8 +187,8 @@ fn unchanged_tensors_are_copied_once_and_written_ones_again() {
     })
     .unwrap();
     // Everything on device 0 but the three that read `target` and x.
-    // SAFETY: the graph is alive.
     let away = |tensor: &Tensor| {
+        // SAFETY: the graph is alive.
         let op = unsafe { tensor.as_ref() }.op;
         op == sys::GGML_OP_ADD || op == sys::GGML_OP_MUL
     };

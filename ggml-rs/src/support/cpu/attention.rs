@@ -43,7 +43,7 @@ fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
         dtype(sinks.dtype == F32, "sinks", sinks)?;
         packed_rows("sinks", sinks)?;
     }
-    let float = node.params[PRECISION] == ggml_sys::GGML_PREC_F32 as i32;
+    let float = node.params[PRECISION] == ggml_sys::GGML_PREC_F32;
     require(
         !float || v.dtype != F16,
         "float sums are asked for, and values of F16 are added up in F16",
@@ -93,7 +93,7 @@ mod tests {
         let (q, dst) = (layout(F32, &[64, 5]), layout(F32, &[64, 1, 5]));
         let of = |v: Layout| {
             let mut node = node(Op::FlashAttnExt, dst, &[q, v, v]);
-            node.params[PRECISION] = ggml_sys::GGML_PREC_F32 as i32;
+            node.params[PRECISION] = ggml_sys::GGML_PREC_F32;
             check(&node)
         };
         of(layout(BF16, &[64, 9])).unwrap();

@@ -77,7 +77,7 @@ fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
             "sinks are not an array of F32",
         )?;
     }
-    let float = node.params[3] == ggml_sys::GGML_PREC_F32 as i32;
+    let float = node.params[3] == ggml_sys::GGML_PREC_F32;
     require(
         !float,
         "float sums are asked for, and kernels read queries as f16",

@@ -140,7 +140,7 @@ impl<'g> Tensor<'g> {
     }
 
     /// Windows of each plane of F32 or F16: [w, h, ...] gives [ow, oh, ...] of F32. An average divides by the whole window:
-    /// padding counts as zeros.
+    /// padding counts as zeros. The maximum of a window with NaN is NaN.
     ///
     /// # Errors
     /// As [`Tensor::pool_1d`].

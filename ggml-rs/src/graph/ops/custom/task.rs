@@ -107,6 +107,12 @@ impl fmt::Debug for CustomInput<'_> {
 }
 
 /// One call of a closure: some rows of the result, and all operands.
+///
+/// Closures are called on ggml's threads, once for each part of the result: a task owns its rows, and no other task sees
+/// them, so that closures need no locks to write. They run on the CPU alone, and have no gradient.
+///
+/// A panic in a closure does not cross ggml: the run goes on with what the result holds, and the panic continues in
+/// [`Plan::run`](crate::Plan::run) after ggml has returned. The backend stays usable, and the plan can run again.
 pub struct CustomTask<'a> {
     pub(super) layout: Layout,
     /// The rows that are this task's.

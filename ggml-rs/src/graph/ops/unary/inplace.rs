@@ -260,6 +260,7 @@ impl Tensor<'_> {
         self.unary_inplace("cos_inplace", Function::Cos)
     }
 
+    #[doc(alias = "ggml_unary_inplace")]
     #[track_caller]
     fn unary_inplace(self, op: &'static str, function: Function) -> Result<Self> {
         check_rows(op, self.layout())?;

@@ -278,6 +278,7 @@ impl Tensor<'_> {
         self.unary("cos", Function::Cos)
     }
 
+    #[doc(alias = "ggml_unary")]
     #[track_caller]
     fn unary(self, op: &'static str, function: Function) -> Result<Self> {
         check_rows(op, self.layout())?;
