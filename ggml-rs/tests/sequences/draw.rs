@@ -313,6 +313,7 @@ impl<'g> Draw<'g> {
             return Ok(found);
         }
         match plain {
+            true if self.one_in(6) => self.odd(dtype, ne),
             true => self.input(dtype, ne),
             false => self.leaf(dtype, ne),
         }
@@ -339,6 +340,7 @@ impl<'g> Draw<'g> {
         match self.random.below(12) {
             0 => self.input(dtype, [n0, n2, n1, n3])?.permute([0, 2, 1, 3]),
             1 if dtype.block_len() == 1 => self.input(dtype, [n1, n0, n2, n3])?.transpose(),
+            4 => self.odd(dtype, ne),
             2 => {
                 // A window of something larger.
                 let whole = self.input(dtype, [n0, n1.wrapping_add(1), n2, n3])?;
@@ -354,6 +356,18 @@ impl<'g> Draw<'g> {
             }
             _ => self.input(dtype, ne),
         }
+    }
+
+    /// A new leaf, contiguous, whose strides along dimensions of 1 are those of no new tensor.
+    fn odd(&mut self, dtype: DType, ne: [usize; 4]) -> Result<Tensor<'g>> {
+        let whole = self.input(dtype, ne)?;
+        let [nb0, mut nb @ ..] = whole.strides();
+        for (nb, n) in nb.iter_mut().zip(&ne[1..]) {
+            if *n == 1 {
+                *nb = nb0 * self.below(40);
+            }
+        }
+        whole.view(ne, nb, 0)
     }
 
     /// A new leaf, contiguous.
