@@ -16,6 +16,7 @@ mod views;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 
 use ggml_rs::check::{GradientOptions, GradientReport, Inputs, differentiable_ops, gradients};
 use ggml_rs::{Result, Tensor};
@@ -131,7 +132,9 @@ fn gradients_agree_with_differences() {
         }
     }
     print(&found, &rounded);
-    println!(
+    // To the stream itself: libtest shows what print macros write only when a test fails.
+    let _ = writeln!(
+        std::io::stderr(),
         "gradient checks: {} ops, {} cases, {checks} checks, {elements} elements; {} cases failed",
         found.len(),
         cases.len(),
