@@ -667,6 +667,13 @@ bool ggml_backward_rule(
         case GGML_OP_GLU:
             glu_rule(ctx, node, g, needs, to);
             return true;
+        case GGML_OP_IM2COL:
+            // The kernel gives its shape alone. It may be trained all the same, through the product that follows.
+            if (needs[1]) {
+                const int32_t * p = node->op_params; // s0, s1, p0, p1, d0, d1, is_2D
+                to[1] = ggml_im2col_back(ctx, g, node->src[0], node->src[1]->ne, p[0], p[1], p[2], p[3], p[4], p[5], p[6] == 1);
+            }
+            return true;
         case GGML_OP_CROSS_ENTROPY_LOSS:
             if (needs[0]) {
                 cross_entropy_rule(ctx, node, g, to);

@@ -1,7 +1,9 @@
 //! What a backward refuses, before it makes a node; the graph stays as it was.
 
 use ggml_rs::DType::{BF16, F16, F32, I32};
-use ggml_rs::{BackwardOptions, Builder, Conv2d, Error, Graph, Result, Staging, Tensor};
+use ggml_rs::{
+    BackwardOptions, Builder, Conv2d, Error, Graph, Result, Rope, SoftMax, Staging, Tensor,
+};
 
 /// The error of `g.backward` of a loss made from a marked tensor of [8, 4].
 fn error(build: impl for<'g> Fn(Builder<'g>, Tensor<'g>) -> Result<Tensor<'g>>) -> Error {
@@ -93,6 +95,79 @@ fn writes_in_place_are_refused_where_they_change_a_gradient() {
         "RELU",
         "in place",
     );
+}
+
+/// Found by random sequences: what goes through a constant alone was not looked at, and its gradient was lost.
+#[test]
+fn constants_that_depend_on_a_marked_tensor_are_refused() {
+    says(
+        error(|g, x| {
+            let (scores, _) = g.input("scores", F32, [8, 4])?;
+            let mask = Some(x);
+            let options = SoftMax {
+                mask,
+                ..SoftMax::default()
+            };
+            scores.soft_max_ext(options)?.sum()?.add(x.sum()?)
+        }),
+        "SOFT_MAX",
+        "the mask has no gradient",
+    );
+    says(
+        error(|g, x| {
+            let (a, _) = g.input("a", F32, [8, 2, 3])?;
+            let (positions, _) = g.input("positions", I32, [3])?;
+            let freq_factors = Some(x.reshape([32])?);
+            let options = Rope {
+                freq_factors,
+                ..Rope::default()
+            };
+            a.rope(positions, options)?.sum()?.add(x.sum()?)
+        }),
+        "ROPE",
+        "factors has no gradient",
+    );
+    says(
+        error(|g, x| {
+            let (logits, _) = g.input("logits", F32, [8, 4])?;
+            logits.cross_entropy_loss(x)?.add(x.sum()?)
+        }),
+        "CROSS_ENTROPY_LOSS",
+        "labels has no gradient",
+    );
+}
+
+/// Found by random sequences: ggml's assertion was reached through the mask.
+#[test]
+fn an_op_in_place_is_refused_whatever_operand_is_marked() {
+    says(
+        error(|g, x| {
+            let (scores, _) = g.input("scores", F32, [8, 4])?;
+            let mask = Some(x);
+            let options = SoftMax {
+                mask,
+                ..SoftMax::default()
+            };
+            scores.soft_max_ext_inplace(options)?.sum()?.add(x.sum()?)
+        }),
+        "SOFT_MAX",
+        "in place",
+    );
+}
+
+/// Found by random sequences: ggml compared the gradient that the kernel does not have with its shape.
+#[test]
+fn a_kernel_that_gives_its_shape_alone_has_no_gradient() {
+    Graph::build(|g| {
+        let (kernel, _) = g.input("kernel", F32, [3, 2, 1, 2])?;
+        let (image, _) = g.input("image", F32, [6, 5, 1, 2])?;
+        let (kernel, image) = (kernel.set_param()?, image.set_param()?);
+        let patches = kernel.im2col(image, Conv2d::default(), F32)?;
+        let gradients = g.backward(patches.sum()?)?;
+        assert!(matches!(gradients.of(kernel), Err(Error::Param(_))));
+        g.output("dx", gradients.of(image)?)
+    })
+    .unwrap();
 }
 
 #[test]

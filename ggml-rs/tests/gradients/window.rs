@@ -102,6 +102,15 @@ fn patches() -> Vec<Case> {
         let patches = kernel.im2col(image, Conv2d::default(), F32)?;
         kernel.reshape([18, 4])?.mul_mat(patches.reshape([18, 24])?)
     }));
+    // The gradient of the kernel comes to it after that of the patches.
+    cases.push(Case::new("IM2COL", "conv_2d_dw", |t| {
+        let kernel = t.trained([3, 2, 1, 2], Data::unit())?;
+        kernel.conv_2d_dw(t.trained([6, 5, 2, 2], Data::unit())?, Conv2d::default())
+    }));
+    cases.push(Case::new("IM2COL", "conv_1d_dw", |t| {
+        let kernel = t.trained([3, 1, 4], Data::unit())?;
+        kernel.conv_1d_dw(t.trained([7, 2], Data::unit())?, Conv1d::default())
+    }));
     cases
 }
 

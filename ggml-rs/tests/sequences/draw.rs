@@ -2,7 +2,8 @@
 
 use ggml_rs::DType::{self, F32};
 use ggml_rs::{
-    Builder, ExpertIds, Gradients, Input, Param, Params, Result, RowIds, RowIdsOptions, Tensor,
+    Builder, ExpertIds, Gradients, Input, Param, Params, Result, RowIds, RowIdsOptions, Shape,
+    Tensor,
 };
 
 use crate::common::Random;
@@ -63,7 +64,9 @@ pub struct Draw<'g> {
     pub gradients: Option<Gradients<'g>>,
     /// The moves behind the operands that were drawn since the current move began.
     pub used: Bits,
-    ids: Vec<(RowIds<'g>, Bits)>,
+    /// Something was made that is not to be allocated.
+    pub large: bool,
+    pub ids: Vec<(RowIds<'g>, Bits)>,
     params: Option<Params>,
 }
 
@@ -113,6 +116,7 @@ impl<'g> Draw<'g> {
             marked: Vec::new(),
             gradients: None,
             used: Bits::default(),
+            large: false,
             ids: Vec::new(),
             params,
         }
@@ -124,8 +128,9 @@ impl<'g> Draw<'g> {
             Made::Rows(ids) => self.ids.push((ids, history)),
             Made::Tensor(tensor) => {
                 let small = |bytes| bytes <= LARGEST;
-                if tensor.shape().bytes(tensor.dtype()).is_ok_and(small) {
-                    self.pool.push(Entry { tensor, history });
+                match tensor.shape().bytes(tensor.dtype()).is_ok_and(small) {
+                    true => self.pool.push(Entry { tensor, history }),
+                    false => self.large = true,
                 }
             }
         }
@@ -308,6 +313,7 @@ impl<'g> Draw<'g> {
             return Ok(found);
         }
         match plain {
+            true if self.one_in(6) => self.odd(dtype, ne),
             true => self.input(dtype, ne),
             false => self.leaf(dtype, ne),
         }
@@ -334,6 +340,7 @@ impl<'g> Draw<'g> {
         match self.random.below(12) {
             0 => self.input(dtype, [n0, n2, n1, n3])?.permute([0, 2, 1, 3]),
             1 if dtype.block_len() == 1 => self.input(dtype, [n1, n0, n2, n3])?.transpose(),
+            4 => self.odd(dtype, ne),
             2 => {
                 // A window of something larger.
                 let whole = self.input(dtype, [n0, n1.wrapping_add(1), n2, n3])?;
@@ -351,6 +358,18 @@ impl<'g> Draw<'g> {
         }
     }
 
+    /// A new leaf, contiguous, whose strides along dimensions of 1 are those of no new tensor.
+    fn odd(&mut self, dtype: DType, ne: [usize; 4]) -> Result<Tensor<'g>> {
+        let whole = self.input(dtype, ne)?;
+        let [nb0, mut nb @ ..] = whole.strides();
+        for (nb, n) in nb.iter_mut().zip(&ne[1..]) {
+            if *n == 1 {
+                *nb = nb0 * self.below(40);
+            }
+        }
+        whole.view(ne, nb, 0)
+    }
+
     /// A new leaf, contiguous.
     pub fn input(&mut self, dtype: DType, ne: [usize; 4]) -> Result<Tensor<'g>> {
         if self.style.stores
@@ -358,7 +377,10 @@ impl<'g> Draw<'g> {
         {
             return Ok(tensor);
         }
-        if self.wild() && self.one_in(4) {
+        // An input is a part of the graph even where nothing reads it.
+        let large = Shape::new(&ne)?.bytes(dtype)? > LARGEST;
+        self.large |= large;
+        if large || (self.wild() && self.one_in(4)) {
             return self.g.empty("", dtype, ne);
         }
         let (mut tensor, input) = self.g.input("", dtype, ne)?;
@@ -416,6 +438,10 @@ impl<'g> Draw<'g> {
                 return Ok(ids);
             }
         }
+        let list = ne.first().copied().unwrap_or(1);
+        if self.one_in(4) && list <= rows && rows < 1 << 12 && ne.len() < 4 {
+            return self.sorted(ne, rows);
+        }
         let rows = self.size(rows);
         let mut options = RowIdsOptions::new(rows);
         if distinct != self.wild() {
@@ -427,7 +453,20 @@ impl<'g> Draw<'g> {
         self.new_rows(ne, options)
     }
 
-    pub fn new_rows(&mut self, ne: &[usize], options: RowIdsOptions) -> Result<RowIds<'g>> {
+    /// Ids that a sort makes.
+    fn sorted(&mut self, ne: &[usize], rows: usize) -> Result<RowIds<'g>> {
+        let mut from = [1; 4];
+        from[..ne.len()].copy_from_slice(ne);
+        from[0] = rows;
+        let values = self.plain(F32, from)?;
+        match self.one_in(2) {
+            true => values.top_k(ne[0]),
+            false => values.argsort_top_k(ne[0]),
+        }
+    }
+
+    fn new_rows(&mut self, ne: &[usize], options: RowIdsOptions) -> Result<RowIds<'g>> {
+        self.note_ids(ne);
         let (ids, input) = self.g.row_ids_with("", ne, options)?;
         let fill = Fill::Ids {
             rows: options.rows,
@@ -436,6 +475,11 @@ impl<'g> Draw<'g> {
         };
         self.sets.push(Set { input, fill });
         Ok(ids)
+    }
+
+    fn note_ids(&mut self, ne: &[usize]) {
+        let count = ne.iter().fold(1_usize, |count, &n| count.saturating_mul(n));
+        self.large |= count > LARGEST / 8;
     }
 
     /// Ids of experts.
@@ -449,6 +493,7 @@ impl<'g> Draw<'g> {
             return self.rows(&[per_token, tokens], experts, true)?.experts();
         }
         let [per_token, tokens, experts] = self.sizes([per_token, tokens, experts]);
+        self.note_ids(&[per_token, tokens]);
         let (ids, input) = self.g.expert_ids("", per_token, tokens, experts)?;
         let fill = Fill::Ids {
             rows: experts,

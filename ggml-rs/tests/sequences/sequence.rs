@@ -8,7 +8,7 @@ use ggml_rs::{
 };
 
 use crate::common::Random;
-use crate::draw::{Draw, Set, Style};
+use crate::draw::{Draw, Entry, Set, Style};
 use crate::moves::custom::Deliberate;
 use crate::table::{Bits, Move, all};
 
@@ -133,6 +133,7 @@ impl World {
                 sets: draw.sets,
                 outputs,
                 history,
+                large: draw.large,
             })
         })
     }
@@ -194,7 +195,13 @@ struct Recipe {
     outputs: Vec<Output>,
     /// The moves that its outputs depend on.
     history: Bits,
+    /// It may need more memory than a test should take.
+    large: bool,
 }
+
+/// More than this is not allocated, unless it is more than any machine has.
+const MOST: usize = 64 << 20;
+const BEYOND: usize = 1 << 46;
 
 fn style(random: &mut Random) -> Style {
     Style {
@@ -229,7 +236,13 @@ fn outputs(draw: &mut Draw<'_>) -> Result<(Vec<Output>, Bits)> {
     let g: Builder<'_> = draw.g;
     let everything = draw.one_in(2);
     let mut declared = (Vec::new(), Bits::default());
-    for entry in draw.pool.clone().into_iter().rev() {
+    let mut entries = draw.pool.clone();
+    for (ids, history) in draw.ids.clone() {
+        if let Ok(tensor) = ids.to_tensor() {
+            entries.push(Entry { tensor, history });
+        }
+    }
+    for entry in entries.into_iter().rev() {
         if entry.history == Bits::default() || (!everything && !declared.0.is_empty()) {
             continue;
         }
@@ -262,6 +275,19 @@ fn run(
     recipe: &Recipe,
     random: &mut Random,
 ) -> std::result::Result<Outcome, Fault> {
+    if recipe.large {
+        match Plan::measure(&graph, on, options) {
+            Ok(uses)
+                if uses
+                    .iter()
+                    .any(|used| (MOST..BEYOND).contains(&used.total())) =>
+            {
+                return Ok(Outcome::Refused);
+            }
+            Ok(_) => {}
+            Err(error) => return refused(&error),
+        }
+    }
     let mut plan = match Plan::new(graph, on, options) {
         Ok(plan) => plan,
         Err(error) => return refused(&error),

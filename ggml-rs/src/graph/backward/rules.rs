@@ -137,7 +137,12 @@ pub(super) fn reads_result(op: Op) -> bool {
 /// The sources of a tensor that a gradient could flow to.
 pub(super) fn sources(tensor: Raw) -> &'static [usize] {
     // SAFETY: the builder keeps its tensors alive.
-    match unsafe { op(tensor) }.map(rule) {
+    let op = unsafe { op(tensor) };
+    match op.map(rule) {
+        // What is taken as constant counts where it depends on a marked tensor: its gradient would be lost.
+        _ if op == Some(Op::SoftMax) => &[0, 1, 2],
+        _ if op == Some(Op::Rope) => &[0, 2],
+        _ if op == Some(Op::CrossEntropyLoss) => &[0, 1],
         Some(Rule::Flows(sources) | Rule::Casts(sources)) => sources,
         // A node without a rule is found by the check, so its sources count.
         Some(Rule::Missing(_)) | None => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],

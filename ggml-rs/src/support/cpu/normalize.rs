@@ -23,6 +23,10 @@ pub(super) fn check(node: &Node) -> Verdict {
                 node.f32_param(1) == 0.0,
                 "there is no gradient with a slope",
             )?;
+            require(
+                gradient.is_contiguous() && y.is_contiguous(),
+                "the gradient and y are not both contiguous",
+            )?;
             rows_alike(gradient, y)
         }
         (Op::CrossEntropyLoss, [logits, labels]) => rows_alike(logits, labels),
@@ -183,6 +187,11 @@ mod tests {
                 assert!(two(refused).is_err(), "{op:?} {refused:?}");
             }
         }
+        let gaps = Layout {
+            nb: [4, 32, 128, 256],
+            ..layout(F32, &[4, 4])
+        };
+        assert!(check(&node(Op::SoftMaxBack, gaps, &[gaps, layout(F32, &[4, 4])])).is_err());
         let back = |gradient, b| {
             check(&node(
                 Op::CrossEntropyLossBack,

@@ -43,10 +43,12 @@ fn float(src: &[Layout]) -> Verdict {
         .try_for_each(|x| dtype(x.dtype == F32, "an operand", x))
 }
 
-/// Kernels look at no stride, or assert that it is a new tensor's.
+/// Kernels look at no stride, or assert that it is a new tensor's, be the dimension of 1 or not.
 fn whole(src: &[Layout]) -> Verdict {
-    let contiguous = src.iter().all(|x| x.is_contiguous() && x.has_packed_rows());
-    require(contiguous, "an operand is not contiguous")
+    require(
+        src.iter().all(Layout::is_packed),
+        "the strides of an operand are not those of a new tensor",
+    )
 }
 
 /// A state is taken for an array whose places are counted in int, and written at the strides of the states that are read.
@@ -115,6 +117,13 @@ mod tests {
             assert!(check(&node(op, a, &[transposed(a), a])).is_err());
             assert!(check(&node(op, a, &[layout(F16, &[6, 6]), a])).is_err());
         }
+        // One row at a distance that is not its length: contiguous, and asserted on.
+        let row = Layout {
+            nb: [4, 96, 24, 24],
+            ..layout(F32, &[6, 1])
+        };
+        assert!(row.is_contiguous());
+        assert!(check(&node(Op::SsmConv, a, &[row, a])).is_err());
     }
 
     #[test]

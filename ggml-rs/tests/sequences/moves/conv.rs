@@ -127,7 +127,7 @@ fn pool<const N: usize>(d: &mut Draw<'_>, ne: [usize; 4]) -> PoolOptions<N> {
 /// The length that is left of a dimension.
 fn windows(size: usize, reach: usize, stride: usize, padding: usize) -> usize {
     let padded = size.saturating_add(padding.saturating_mul(2));
-    padded.saturating_sub(reach) / stride.max(1) + 1
+    (padded.saturating_sub(reach) / stride.max(1)).saturating_add(1)
 }
 
 const FLOATS: [DType; 3] = [F32, F16, BF16];

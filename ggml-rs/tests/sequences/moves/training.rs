@@ -24,7 +24,7 @@ fn loss<'g>(d: &mut Draw<'g>) -> Result<Tensor<'g>> {
         d.used = d.used.or(last.history);
         sum = sum.add(last.tensor.sum()?)?;
     }
-    if d.one_in(2) {
+    if !d.marked.is_empty() && d.one_in(2) {
         let leaf = d.marked[d.random.below(d.marked.len())];
         sum = sum.add(leaf.mul(leaf)?.sum()?)?;
     }
