@@ -154,9 +154,8 @@ fn moments_are_read_after_the_step() {
 fn a_fused_activation_reads_before_it_writes() {
     check(|case| {
         let (x, inverse) = (case.input(&[64, 8])?, case.input(&[1, 8])?);
-        // The factors are the first element of each row, which the result overwrites.
-        let [_, row, ..] = x.strides();
-        let a = x.view([1, 8], [row, row * 8, row * 8], 0)?;
+        // The factors are the first elements of the first row, which the result overwrites.
+        let a = x.view([1, 8], [4, 32, 32], 0)?;
         let wave = x.mul(a)?.sin()?.sqr()?.mul(inverse)?;
         case.output(x.add_inplace(wave)?)
     });
