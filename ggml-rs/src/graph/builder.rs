@@ -63,6 +63,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Alloc`]; [`Error::Internal`] when ggml refuses after all.
+    #[inline]
     pub fn create(
         &self,
         op: &'static str,
@@ -71,10 +72,7 @@ impl Core {
         let mut parts = self.parts.borrow_mut();
         let context = parts.arena.reserve_tensor()?;
         let tensor = guard::call(op, || make(context))?;
-        let tensor = NonNull::new(tensor).ok_or_else(|| Error::Internal {
-            step: op,
-            message: "no tensor was made".into(),
-        })?;
+        let tensor = NonNull::new(tensor).ok_or_else(|| none_made(op))?;
         parts.tensors.push(tensor);
         Ok(tensor)
     }
@@ -131,10 +129,10 @@ impl Core {
         }
         let marks = Marks::of_needed(&tensors, inputs.iter().chain(&outputs));
         // A parameter that nothing needs is neither locked nor asked for values.
-        params.retain(|leaf| marks.has(leaf.tensor));
-        let tensors: Vec<_> = marks.marked().collect();
+        params.retain(|leaf| marks.is_needed(leaf.tensor));
+        let (tensors, ends) = marks.needed_and_ends();
         drop(marks);
-        let (context, cgraph) = expand(&tensors)?;
+        let (context, cgraph) = expand_to(tensors.len(), &ends)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
         Ok(Graph {
@@ -151,6 +149,14 @@ impl Core {
     }
 }
 
+#[cold]
+fn none_made(step: &'static str) -> Error {
+    Error::Internal {
+        step,
+        message: "no tensor was made".into(),
+    }
+}
+
 /// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
 /// the tensors.
 struct Marks<'t> {
@@ -159,52 +165,117 @@ struct Marks<'t> {
 }
 
 impl<'t> Marks<'t> {
-    /// A bit that ggml does not use.
-    const BIT: i32 = 1 << 30;
+    // Bits that ggml does not use.
+    /// Something needed has the tensor as an operand.
+    const READ: i32 = 1 << 30;
+    /// The tensor is asked for, or lends its memory to something needed.
+    const ASKED: i32 = 1 << 29;
+    /// The needed node that was made next has the tensor as an operand, and is not too many such steps from the end of them.
+    const FOLLOWED: i32 = 1 << 28;
+    const ALL: i32 = Self::READ | Self::ASKED | Self::FOLLOWED;
+
+    /// How many nodes ggml may walk along in one call, which takes a frame of the stack for each.
+    const LONGEST: usize = 64;
 
     /// Marks everything that `roots` depend on, themselves included.
     fn of_needed<'a>(
         tensors: &'t [NonNull<sys::ggml_tensor>],
         roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
     ) -> Self {
-        let mark = |tensor: *mut sys::ggml_tensor| {
+        let mark = |tensor: *mut sys::ggml_tensor, bit: i32| {
             // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor).flags |= Self::BIT };
+            unsafe { (*tensor).flags |= bit };
         };
         let marks = Self { tensors };
-        roots.for_each(|root| mark(root.as_ptr()));
+        roots.for_each(|root| mark(root.as_ptr(), Self::ASKED));
+        // The needed node that was made after the one looked at, and its steps from the end.
+        let mut next: Option<(NonNull<sys::ggml_tensor>, usize)> = None;
         // Backwards, so that all that need a tensor come before it.
-        for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
-            // SAFETY: as above; no tensor is its own source.
-            let tensor = unsafe { tensor.as_ref() };
-            for &needed in tensor.src.iter().chain([&tensor.view_src]) {
-                if !needed.is_null() {
-                    mark(needed);
-                }
+        for &tensor in tensors.iter().rev() {
+            if !marks.is_needed(tensor) {
+                continue;
             }
+            // SAFETY: as above; no tensor is its own source.
+            let node = unsafe { tensor.as_ref() };
+            for &source in node.src.iter().filter(|source| !source.is_null()) {
+                mark(source, Self::READ);
+            }
+            if !node.view_src.is_null() {
+                mark(node.view_src, Self::ASKED);
+            }
+            if is_leaf(node) {
+                continue;
+            }
+            let steps = match next {
+                Some((next, steps)) if steps < Self::LONGEST && reads(next, tensor) => {
+                    mark(tensor.as_ptr(), Self::FOLLOWED);
+                    steps + 1
+                }
+                _ => 0,
+            };
+            next = Some((tensor, steps));
         }
         marks
     }
 
-    fn has(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
+    fn flags(tensor: NonNull<sys::ggml_tensor>) -> i32 {
         // SAFETY: all tensors of the builder are alive.
-        unsafe { tensor.as_ref() }.flags & Self::BIT != 0
+        unsafe { tensor.as_ref() }.flags
     }
 
-    /// What is marked, in the order of creation.
-    fn marked(&self) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> {
-        self.tensors
-            .iter()
-            .copied()
-            .filter(|&tensor| self.has(tensor))
+    fn is_needed(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
+        Self::flags(tensor) & (Self::READ | Self::ASKED) != 0
     }
+
+    /// What is needed, in the order of creation, and those of it that ggml has to be given to find the rest, in that order.
+    ///
+    /// ggml walks from a node to its operands, and appends each node behind them. What it is given after a node whose
+    /// operands it has all met appends that node alone. So a node may be left to the one that was made next, if that has it
+    /// as an operand: everything made before both was met already, and the two are appended in their order. A leaf, which
+    /// ggml keeps apart from the nodes, may be left to whatever has it as an operand.
+    fn needed_and_ends(
+        &self,
+    ) -> (
+        Vec<NonNull<sys::ggml_tensor>>,
+        Vec<NonNull<sys::ggml_tensor>>,
+    ) {
+        let mut needed = Vec::with_capacity(self.tensors.len());
+        let mut ends = Vec::with_capacity(self.tensors.len());
+        for &tensor in self.tensors {
+            if !self.is_needed(tensor) {
+                continue;
+            }
+            needed.push(tensor);
+            // SAFETY: all tensors of the builder are alive.
+            let node = unsafe { tensor.as_ref() };
+            let is_met = match is_leaf(node) {
+                true => Self::READ,
+                false => Self::FOLLOWED,
+            };
+            if node.flags & is_met == 0 {
+                ends.push(tensor);
+            }
+        }
+        (needed, ends)
+    }
+}
+
+/// Whether ggml keeps a tensor apart from the nodes, whose order is that of the run.
+fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
+    tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM as i32 == 0
+}
+
+/// Whether a node has a tensor as an operand.
+fn reads(node: NonNull<sys::ggml_tensor>, tensor: NonNull<sys::ggml_tensor>) -> bool {
+    // SAFETY: all tensors of the builder are alive.
+    unsafe { node.as_ref() }.src.contains(&tensor.as_ptr())
 }
 
 impl Drop for Marks<'_> {
     fn drop(&mut self) {
         for tensor in self.tensors {
             // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor.as_ptr()).flags &= !Self::BIT };
+            unsafe { (*tensor.as_ptr()).flags &= !Self::ALL };
         }
     }
 }
@@ -232,9 +303,19 @@ pub(super) fn reachable<'a>(
 pub(crate) fn expand(
     tensors: &[NonNull<sys::ggml_tensor>],
 ) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
+    expand_to(tensors.len(), tensors)
+}
+
+/// A cgraph of everything that these tensors depend on, `count` tensors in all, in a context of its own.
+///
+/// ggml takes a frame of the stack for each step from one of them to what was not reached from those before.
+fn expand_to(
+    count: usize,
+    ends: &[NonNull<sys::ggml_tensor>],
+) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
     // ggml counts nodes in an `int` and doubles the count for its hash table.
-    if tensors.len() > (i32::MAX / 4) as usize {
-        let detail = format!("{} tensors are more than ggml counts", tensors.len());
+    if count > (i32::MAX / 4) as usize {
+        let detail = format!("{count} tensors are more than ggml counts");
         return Err(Error::Param(OpError::new(
             "Graph::build",
             detail,
@@ -243,20 +324,20 @@ pub(crate) fn expand(
     }
     // SAFETY: a function of its arguments alone.
     let bytes = guard::call("ggml_graph_overhead_custom", || unsafe {
-        sys::ggml_graph_overhead_custom(tensors.len(), false)
+        sys::ggml_graph_overhead_custom(count, false)
     })?;
     let context = Context::new(bytes)?;
     // SAFETY: the context was sized for this graph.
     let cgraph = guard::call("ggml_new_graph_custom", || unsafe {
-        sys::ggml_new_graph_custom(context.as_ptr(), tensors.len(), false)
+        sys::ggml_new_graph_custom(context.as_ptr(), count, false)
     })?;
     let cgraph = NonNull::new(cgraph).ok_or_else(|| Error::Internal {
         step: "ggml_new_graph_custom",
         message: "no graph was made".into(),
     })?;
     guard::call("ggml_build_forward_expand", || {
-        for tensor in tensors {
-            // SAFETY: graph and tensor are alive, and the graph has room for all of them.
+        for tensor in ends {
+            // SAFETY: graph and tensor are alive, and the graph has room for all that it depends on.
             unsafe { sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr()) };
         }
     })?;
@@ -468,6 +549,16 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
     Ok(())
 }
 
+#[cold]
+#[track_caller]
+fn refused_name(name: &str, longest: usize) -> Error {
+    let detail = match name.len() > longest {
+        true => format!("{name:?} is longer than {longest} bytes"),
+        false => format!("{name:?} contains a NUL"),
+    };
+    Error::Param(OpError::new("name", detail, Vec::new()))
+}
+
 /// A name as ggml stores it, NULs behind it included.
 pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 
@@ -478,22 +569,9 @@ pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 #[track_caller]
 pub(crate) fn checked_name(name: &str) -> Result<Name> {
     let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
-    let longest = stored.len() - 1;
-    let refuse = |detail: &str| {
-        Error::Param(OpError::new(
-            "name",
-            format!("{name:?} {detail}"),
-            Vec::new(),
-        ))
-    };
-    if name.len() > longest {
-        return Err(refuse(&format!("is longer than {longest} bytes")));
+    if name.len() >= stored.len() || name.as_bytes().contains(&0) {
+        return Err(refused_name(name, stored.len() - 1));
     }
-    if name.contains('\0') {
-        return Err(refuse("contains a NUL"));
-    }
-    for (stored, byte) in stored.iter_mut().zip(name.bytes()) {
-        *stored = byte as c_char;
-    }
+    stored[..name.len()].copy_from_slice(bytemuck::cast_slice(name.as_bytes()));
     Ok(stored)
 }
