@@ -131,7 +131,6 @@ impl Core {
         // A parameter that nothing needs is neither locked nor asked for values.
         params.retain(|leaf| marks.is_needed(leaf.tensor));
         let (tensors, ends) = marks.needed_and_ends();
-        drop(marks);
         let (context, cgraph) = expand_to(tensors.len(), &ends)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
@@ -227,36 +226,68 @@ impl<'t> Marks<'t> {
         Self::flags(tensor) & (Self::READ | Self::ASKED) != 0
     }
 
-    /// What is needed, in the order of creation, and those of it that ggml has to be given to find the rest, in that order.
+    /// Takes the marks off. Gives what is needed, in the order of creation, and those of it that ggml has to be given to find
+    /// the rest, in that order.
     ///
     /// ggml walks from a node to its operands, and appends each node behind them. What it is given after a node whose
     /// operands it has all met appends that node alone. So a node may be left to the one that was made next, if that has it
     /// as an operand: everything made before both was met already, and the two are appended in their order. A leaf, which
     /// ggml keeps apart from the nodes, may be left to whatever has it as an operand.
     fn needed_and_ends(
-        &self,
+        self,
     ) -> (
         Vec<NonNull<sys::ggml_tensor>>,
         Vec<NonNull<sys::ggml_tensor>>,
     ) {
         let mut needed = Vec::with_capacity(self.tensors.len());
         let mut ends = Vec::with_capacity(self.tensors.len());
+        let mut nodes = 0;
         for &tensor in self.tensors {
-            if !self.is_needed(tensor) {
+            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
+            let node = unsafe { &mut *tensor.as_ptr() };
+            let marks = node.flags & Self::ALL;
+            if marks == 0 {
                 continue;
             }
+            node.flags &= !Self::ALL;
             needed.push(tensor);
-            // SAFETY: all tensors of the builder are alive.
-            let node = unsafe { tensor.as_ref() };
             let is_met = match is_leaf(node) {
                 true => Self::READ,
-                false => Self::FOLLOWED,
+                false => {
+                    name_node(node, nodes);
+                    nodes += 1;
+                    Self::FOLLOWED
+                }
             };
-            if node.flags & is_met == 0 {
+            if marks & is_met == 0 {
                 ends.push(tensor);
             }
         }
         (needed, ends)
+    }
+}
+
+/// Gives a node without a name the one that ggml would give it, for its place among the nodes: ggml's printf takes as long as
+/// making the node.
+fn name_node(node: &mut sys::ggml_tensor, place: usize) {
+    const PREFIX: &[u8] = b"node_";
+    if node.name[0] != 0 {
+        return;
+    }
+    let mut digits = [0; 20];
+    let mut begin = digits.len();
+    let mut rest = place;
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let text = PREFIX.iter().chain(&digits[begin..]);
+    for (stored, &byte) in node.name.iter_mut().zip(text) {
+        *stored = byte as c_char;
     }
 }
 
@@ -269,15 +300,6 @@ fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
 fn reads(node: NonNull<sys::ggml_tensor>, tensor: NonNull<sys::ggml_tensor>) -> bool {
     // SAFETY: all tensors of the builder are alive.
     unsafe { node.as_ref() }.src.contains(&tensor.as_ptr())
-}
-
-impl Drop for Marks<'_> {
-    fn drop(&mut self) {
-        for tensor in self.tensors {
-            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor.as_ptr()).flags &= !Self::ALL };
-        }
-    }
 }
 
 /// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
@@ -497,13 +519,12 @@ impl<'g> Builder<'g> {
             // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked.
             unsafe { sys::ggml_new_tensor(context, dtype.raw(), 4, ne.as_ptr()) }
         })?;
-        // SAFETY: the tensor is alive, the name is NUL-terminated and fits. The input flag keeps ggml's
-        // allocator from placing a computed tensor over it before the graph starts.
-        unsafe {
-            sys::ggml_set_name(tensor.as_ptr(), name.as_ptr());
-            sys::ggml_set_input(tensor.as_ptr());
-        }
-        keep_values(tensor);
+        // As ggml_set_name, ggml_set_input and `keep_values` do it, in one go. The input flag keeps ggml's allocator from
+        // placing a computed tensor over it before the graph starts.
+        // SAFETY: the tensor is alive, and no other thread has it yet.
+        let leaf = unsafe { &mut *tensor.as_ptr() };
+        leaf.name = name;
+        leaf.flags |= (sys::GGML_TENSOR_FLAG_INPUT | sys::GGML_TENSOR_FLAG_OUTPUT) as i32;
         Tensor::new(tensor, self)
     }
 }
