@@ -241,7 +241,7 @@ impl<'t> Marks<'t> {
     ) {
         let mut needed = Vec::with_capacity(self.tensors.len());
         let mut ends = Vec::with_capacity(self.tensors.len());
-        let mut nodes = 0;
+        let mut names = NodeNames::new();
         for &tensor in self.tensors {
             // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
             let node = unsafe { &mut *tensor.as_ptr() };
@@ -254,8 +254,7 @@ impl<'t> Marks<'t> {
             let is_met = match is_leaf(node) {
                 true => Self::READ,
                 false => {
-                    name_node(node, nodes);
-                    nodes += 1;
+                    names.give(node);
                     Self::FOLLOWED
                 }
             };
@@ -267,27 +266,51 @@ impl<'t> Marks<'t> {
     }
 }
 
-/// Gives a node without a name the one that ggml would give it, for its place among the nodes: ggml's printf takes as long as
-/// making the node.
-fn name_node(node: &mut sys::ggml_tensor, place: usize) {
+/// The names that ggml gives nodes without one, for their places among the nodes: its printf takes as long as making the node.
+struct NodeNames {
+    /// The name of the place that comes next.
+    next: [c_char; Self::LEN],
+    /// Where its digits end.
+    end: usize,
+}
+
+impl NodeNames {
     const PREFIX: &[u8] = b"node_";
-    if node.name[0] != 0 {
-        return;
-    }
-    let mut digits = [0; 20];
-    let mut begin = digits.len();
-    let mut rest = place;
-    loop {
-        begin -= 1;
-        digits[begin] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
+    /// Room for the digits of any place, and a NUL.
+    const LEN: usize = 32;
+
+    fn new() -> Self {
+        let mut next = [0; Self::LEN];
+        let first = Self::PREFIX.iter().chain(b"0");
+        for (stored, &byte) in next.iter_mut().zip(first) {
+            *stored = byte as c_char;
         }
+        let end = Self::PREFIX.len() + 1;
+        Self { next, end }
     }
-    let text = PREFIX.iter().chain(&digits[begin..]);
-    for (stored, &byte) in node.name.iter_mut().zip(text) {
-        *stored = byte as c_char;
+
+    /// Names the node of the next place, unless it has a name.
+    fn give(&mut self, node: &mut sys::ggml_tensor) {
+        if node.name[0] == 0 {
+            node.name[..Self::LEN].copy_from_slice(&self.next);
+        }
+        self.count();
+    }
+
+    /// Adds one to the number in the name.
+    fn count(&mut self) {
+        const NINE: c_char = b'9' as c_char;
+        for digit in self.next[Self::PREFIX.len()..self.end].iter_mut().rev() {
+            if *digit != NINE {
+                *digit += 1;
+                return;
+            }
+            *digit = b'0' as c_char;
+        }
+        // All were nines, and are zeros.
+        self.next[Self::PREFIX.len()] = b'1' as c_char;
+        self.next[self.end] = b'0' as c_char;
+        self.end += 1;
     }
 }
 
@@ -513,7 +536,7 @@ impl<'g> Builder<'g> {
     fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
         // Bounds everything that ggml computes of the shape.
         shape.bytes(dtype)?;
-        let name = checked_name(name)?;
+        check_name(name)?;
         let ne = shape.ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {
             // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked.
@@ -523,7 +546,7 @@ impl<'g> Builder<'g> {
         // placing a computed tensor over it before the graph starts.
         // SAFETY: the tensor is alive, and no other thread has it yet.
         let leaf = unsafe { &mut *tensor.as_ptr() };
-        leaf.name = name;
+        store_name(&mut leaf.name, name);
         leaf.flags |= (sys::GGML_TENSOR_FLAG_INPUT | sys::GGML_TENSOR_FLAG_OUTPUT) as i32;
         Tensor::new(tensor, self)
     }
@@ -538,6 +561,7 @@ impl fmt::Debug for Builder<'_> {
 }
 
 /// Appends a tensor and returns its index.
+#[inline]
 fn push(list: &mut Vec<NonNull<sys::ggml_tensor>>, tensor: Tensor<'_>) -> usize {
     list.push(tensor.ptr());
     list.len() - 1
@@ -589,10 +613,25 @@ pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
 #[track_caller]
 pub(crate) fn checked_name(name: &str) -> Result<Name> {
+    check_name(name)?;
     let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
-    if name.len() >= stored.len() || name.as_bytes().contains(&0) {
-        return Err(refused_name(name, stored.len() - 1));
-    }
-    stored[..name.len()].copy_from_slice(bytemuck::cast_slice(name.as_bytes()));
+    store_name(&mut stored, name);
     Ok(stored)
+}
+
+/// As [`checked_name`].
+#[inline]
+#[track_caller]
+fn check_name(name: &str) -> Result<()> {
+    const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
+    if name.len() > LONGEST || name.as_bytes().contains(&0) {
+        return Err(refused_name(name, LONGEST));
+    }
+    Ok(())
+}
+
+/// Writes a name that was checked over NULs.
+#[inline]
+fn store_name(stored: &mut Name, name: &str) {
+    stored[..name.len()].copy_from_slice(bytemuck::cast_slice(name.as_bytes()));
 }

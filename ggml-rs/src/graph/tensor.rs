@@ -19,10 +19,8 @@ use crate::shape::Shape;
 #[derive(Clone, Copy)]
 pub struct Tensor<'g> {
     ptr: NonNull<sys::ggml_tensor>,
+    // Two words, which are passed in registers. What else an op asks for is read from the tensor.
     builder: Builder<'g>,
-    // Known to this crate, which a look at `ptr` would have to find out again. The rest of the layout is read from there:
-    // a copy of it would be moved with every result.
-    dtype: DType,
 }
 
 impl<'g> Tensor<'g> {
@@ -33,12 +31,8 @@ impl<'g> Tensor<'g> {
     #[inline]
     pub(super) fn new(ptr: NonNull<sys::ggml_tensor>, builder: Builder<'g>) -> Result<Self> {
         // SAFETY: the builder's tensors live as long as `'g`.
-        let dtype = known_type(unsafe { ptr.as_ref() })?;
-        Ok(Self {
-            ptr,
-            builder,
-            dtype,
-        })
+        known_type(unsafe { ptr.as_ref() })?;
+        Ok(Self { ptr, builder })
     }
 
     /// One op's result, made by a call of one ggml function whose operands were checked.
@@ -77,8 +71,8 @@ impl<'g> Tensor<'g> {
 
     #[inline]
     pub(super) fn layout(self) -> Layout {
-        // SAFETY: the builder's tensors live as long as `'g`, and nothing changes the shape of one that is made.
-        Layout::with_type(self.dtype, unsafe { self.ptr.as_ref() })
+        // SAFETY: the builder's tensors live as long as `'g`, and nothing changes type or shape of one that is made.
+        Layout::with_type(self.dtype(), unsafe { self.ptr.as_ref() })
     }
 
     /// The tensor that owns the memory: itself, unless it is a view.
@@ -94,8 +88,11 @@ impl<'g> Tensor<'g> {
     }
 
     /// The data type.
+    #[inline]
     pub fn dtype(self) -> DType {
-        self.dtype
+        // SAFETY: the builder's tensors live as long as `'g`.
+        let raw = unsafe { self.ptr.as_ref() }.type_;
+        DType::from_raw(raw).expect("Tensor::new refuses what is unknown")
     }
 
     /// The strides in bytes: `nb[0]` to `nb[3]`.
