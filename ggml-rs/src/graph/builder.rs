@@ -1,5 +1,6 @@
 //! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
 
+mod needed;
 mod params;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use ggml_sys as sys;
 
 pub(crate) use params::Leaf;
 
+use self::needed::Marks;
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::ops::CustomOp;
@@ -154,175 +156,6 @@ fn none_made(step: &'static str) -> Error {
         step,
         message: "no tensor was made".into(),
     }
-}
-
-/// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
-/// the tensors.
-struct Marks<'t> {
-    /// In the order of creation.
-    tensors: &'t [NonNull<sys::ggml_tensor>],
-}
-
-impl<'t> Marks<'t> {
-    // Bits that ggml does not use.
-    /// Something needed has the tensor as an operand.
-    const READ: i32 = 1 << 30;
-    /// The tensor is asked for, or lends its memory to something needed.
-    const ASKED: i32 = 1 << 29;
-    /// The needed node that was made next has the tensor as an operand, and is not too many such steps from the end of them.
-    const FOLLOWED: i32 = 1 << 28;
-    const ALL: i32 = Self::READ | Self::ASKED | Self::FOLLOWED;
-
-    /// How many nodes ggml may walk along in one call, which takes a frame of the stack for each.
-    const LONGEST: usize = 64;
-
-    /// Marks everything that `roots` depend on, themselves included.
-    fn of_needed<'a>(
-        tensors: &'t [NonNull<sys::ggml_tensor>],
-        roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
-    ) -> Self {
-        let mark = |tensor: *mut sys::ggml_tensor, bit: i32| {
-            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor).flags |= bit };
-        };
-        let marks = Self { tensors };
-        roots.for_each(|root| mark(root.as_ptr(), Self::ASKED));
-        // The needed node that was made after the one looked at, and its steps from the end.
-        let mut next: Option<(NonNull<sys::ggml_tensor>, usize)> = None;
-        // Backwards, so that all that need a tensor come before it.
-        for &tensor in tensors.iter().rev() {
-            if !marks.is_needed(tensor) {
-                continue;
-            }
-            // SAFETY: as above; no tensor is its own source.
-            let node = unsafe { tensor.as_ref() };
-            for &source in node.src.iter().filter(|source| !source.is_null()) {
-                mark(source, Self::READ);
-            }
-            if !node.view_src.is_null() {
-                mark(node.view_src, Self::ASKED);
-            }
-            if is_leaf(node) {
-                continue;
-            }
-            let steps = match next {
-                Some((next, steps)) if steps < Self::LONGEST && reads(next, tensor) => {
-                    mark(tensor.as_ptr(), Self::FOLLOWED);
-                    steps + 1
-                }
-                _ => 0,
-            };
-            next = Some((tensor, steps));
-        }
-        marks
-    }
-
-    fn flags(tensor: NonNull<sys::ggml_tensor>) -> i32 {
-        // SAFETY: all tensors of the builder are alive.
-        unsafe { tensor.as_ref() }.flags
-    }
-
-    fn is_needed(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
-        Self::flags(tensor) & (Self::READ | Self::ASKED) != 0
-    }
-
-    /// Takes the marks off. Gives what is needed, in the order of creation, and those of it that ggml has to be given to find
-    /// the rest, in that order.
-    ///
-    /// ggml walks from a node to its operands, and appends each node behind them. What it is given after a node whose
-    /// operands it has all met appends that node alone. So a node may be left to the one that was made next, if that has it
-    /// as an operand: everything made before both was met already, and the two are appended in their order. A leaf, which
-    /// ggml keeps apart from the nodes, may be left to whatever has it as an operand.
-    fn needed_and_ends(
-        self,
-    ) -> (
-        Vec<NonNull<sys::ggml_tensor>>,
-        Vec<NonNull<sys::ggml_tensor>>,
-    ) {
-        let mut needed = Vec::with_capacity(self.tensors.len());
-        let mut ends = Vec::with_capacity(self.tensors.len());
-        let mut names = NodeNames::new();
-        for &tensor in self.tensors {
-            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            let node = unsafe { &mut *tensor.as_ptr() };
-            let marks = node.flags & Self::ALL;
-            if marks == 0 {
-                continue;
-            }
-            node.flags &= !Self::ALL;
-            needed.push(tensor);
-            let is_met = match is_leaf(node) {
-                true => Self::READ,
-                false => {
-                    names.give(node);
-                    Self::FOLLOWED
-                }
-            };
-            if marks & is_met == 0 {
-                ends.push(tensor);
-            }
-        }
-        (needed, ends)
-    }
-}
-
-/// The names that ggml gives nodes without one, for their places among the nodes: its printf takes as long as making the node.
-struct NodeNames {
-    /// The name of the place that comes next.
-    next: [c_char; Self::LEN],
-    /// Where its digits end.
-    end: usize,
-}
-
-impl NodeNames {
-    const PREFIX: &[u8] = b"node_";
-    /// Room for the digits of any place, and a NUL.
-    const LEN: usize = 32;
-
-    fn new() -> Self {
-        let mut next = [0; Self::LEN];
-        let first = Self::PREFIX.iter().chain(b"0");
-        for (stored, &byte) in next.iter_mut().zip(first) {
-            *stored = byte as c_char;
-        }
-        let end = Self::PREFIX.len() + 1;
-        Self { next, end }
-    }
-
-    /// Names the node of the next place, unless it has a name.
-    fn give(&mut self, node: &mut sys::ggml_tensor) {
-        if node.name[0] == 0 {
-            node.name[..Self::LEN].copy_from_slice(&self.next);
-        }
-        self.count();
-    }
-
-    /// Adds one to the number in the name.
-    fn count(&mut self) {
-        const NINE: c_char = b'9' as c_char;
-        for digit in self.next[Self::PREFIX.len()..self.end].iter_mut().rev() {
-            if *digit != NINE {
-                *digit += 1;
-                return;
-            }
-            *digit = b'0' as c_char;
-        }
-        // All were nines, and are zeros.
-        self.next[Self::PREFIX.len()] = b'1' as c_char;
-        self.next[self.end] = b'0' as c_char;
-        self.end += 1;
-    }
-}
-
-/// Whether ggml keeps a tensor apart from the nodes, whose order is that of the run.
-fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
-    tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM as i32 == 0
-}
-
-/// Whether a node has a tensor as an operand.
-fn reads(node: NonNull<sys::ggml_tensor>, tensor: NonNull<sys::ggml_tensor>) -> bool {
-    // SAFETY: all tensors of the builder are alive.
-    unsafe { node.as_ref() }.src.contains(&tensor.as_ptr())
 }
 
 /// Everything that `roots` depend on, themselves included. Iterative: a graph may be deeper than the stack.
