@@ -124,6 +124,7 @@ impl Layout {
     }
 
     /// `ggml_is_contiguous_1`: rows at any distance, all of them at the same one.
+    #[inline]
     pub fn is_contiguous_1(&self) -> bool {
         let mut next = self.nb[1].saturating_mul(self.ne[1]);
         self.has_contiguous_rows()

@@ -380,7 +380,7 @@ impl<'g> Builder<'g> {
         // SAFETY: the tensor is alive, and no other thread has it yet.
         let leaf = unsafe { &mut *tensor.as_ptr() };
         store_name(&mut leaf.name, name);
-        leaf.flags |= (sys::GGML_TENSOR_FLAG_INPUT | sys::GGML_TENSOR_FLAG_OUTPUT) as i32;
+        leaf.flags |= sys::GGML_TENSOR_FLAG_INPUT | sys::GGML_TENSOR_FLAG_OUTPUT;
         Tensor::new(tensor, self)
     }
 }

@@ -159,7 +159,7 @@ impl NodeNames {
 
 /// Whether ggml keeps a tensor apart from the nodes, whose order is that of the run.
 fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
-    tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM as i32 == 0
+    tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM == 0
 }
 
 /// Whether a node has a tensor as an operand.
