@@ -18,8 +18,8 @@ use crate::shape::Shape;
 /// before ggml sees them; what a device makes of a node is checked when a plan is made.
 #[derive(Clone, Copy)]
 pub struct Tensor<'g> {
+    // No more than two words, which are passed in registers: what else an op asks for is read from the tensor.
     ptr: NonNull<sys::ggml_tensor>,
-    // Two words, which are passed in registers. What else an op asks for is read from the tensor.
     builder: Builder<'g>,
 }
 
