@@ -25,6 +25,8 @@ const HEADS: usize = 4;
 const HEAD: usize = WIDTH / HEADS;
 const HIDDEN: usize = 128;
 const TOKENS: usize = 8;
+const EPS: f32 = 1e-6;
+const SCALE: f32 = 0.25;
 
 /// A layer's weights in ne order, by name. C has its names ready, with the NUL.
 const WEIGHTS: [(&CStr, [usize; 2]); 9] = [

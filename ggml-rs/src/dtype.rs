@@ -77,18 +77,21 @@ impl DType {
 
     /// Values per block; 1 for scalars.
     #[doc(alias = "ggml_blck_size")]
+    #[inline]
     pub const fn block_len(self) -> usize {
         self.row().1
     }
 
     /// Bytes per block; the size of a value for scalars.
     #[doc(alias = "ggml_type_size")]
+    #[inline]
     pub const fn block_bytes(self) -> usize {
         self.row().2
     }
 
     /// Whether values are stored in blocks with shared scales.
     #[doc(alias = "ggml_is_quantized")]
+    #[inline]
     pub const fn is_quantized(self) -> bool {
         self.block_len() > 1
     }
@@ -130,12 +133,26 @@ impl DType {
     }
 
     /// The type of ggml's value, or `None` for a type that ggml has removed or that we do not know.
+    #[inline]
     pub(crate) fn from_raw(raw: sys::ggml_type) -> Option<Self> {
-        Self::ALL.into_iter().find(|dtype| dtype.raw() == raw)
+        // Every op's result asks, so by place and not by search.
+        static BY_RAW: [Option<DType>; sys::GGML_TYPE_COUNT as usize] = DType::by_raw();
+        *BY_RAW.get(raw as usize)?
+    }
+
+    const fn by_raw() -> [Option<Self>; sys::GGML_TYPE_COUNT as usize] {
+        let mut types = [None; sys::GGML_TYPE_COUNT as usize];
+        let mut i = 0;
+        while i < Self::ALL.len() {
+            types[Self::ALL[i] as usize] = Some(Self::ALL[i]);
+            i += 1;
+        }
+        types
     }
 
     /// Name, values per block, bytes per block. A constant table, so that sizes can be computed before
     /// ggml may be called at all; a test compares it with ggml's own.
+    #[inline]
     const fn row(self) -> (&'static str, usize, usize) {
         match self {
             Self::F32 => ("f32", 1, 4),

@@ -38,18 +38,22 @@ impl Layout {
     pub unsafe fn of(tensor: *const sys::ggml_tensor) -> Result<Self> {
         // SAFETY: the caller vouches for the tensor.
         let tensor = unsafe { &*tensor };
-        let dtype = DType::from_raw(tensor.type_).ok_or_else(|| Error::Internal {
-            step: "read a tensor's type",
-            message: format!("type {} is unknown", tensor.type_),
-        })?;
-        Ok(Self {
+        Ok(Self::with_type(known_type(tensor)?, tensor))
+    }
+
+    /// The layout of a tensor whose type was found out before.
+    #[inline]
+    pub fn with_type(dtype: DType, tensor: &sys::ggml_tensor) -> Self {
+        let [n0, n1, n2, n3] = tensor.ne;
+        Self {
             dtype,
-            ne: tensor.ne.map(|n| n as usize),
+            ne: [n0 as usize, n1 as usize, n2 as usize, n3 as usize],
             nb: tensor.nb,
-        })
+        }
     }
 
     /// The number of elements. Layouts come from checked shapes, so the product cannot overflow.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.ne.iter().product()
     }
@@ -75,6 +79,7 @@ impl Layout {
     }
 
     /// `ggml_is_contiguous`: elements lie one after the other (strides of dimensions of 1 do not matter).
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut next = self.dtype.block_bytes();
         if self.ne[0] != self.dtype.block_len() && self.nb[0] != next {
@@ -107,16 +112,19 @@ impl Layout {
 
     /// Blocks of a row lie one after the other, by stride alone. Stricter than `ggml_is_contiguous_rows`,
     /// which lets rows of one block pass with any stride while the kernels assert on the stride.
+    #[inline]
     pub fn has_packed_rows(&self) -> bool {
         self.nb[0] == self.dtype.block_bytes()
     }
 
     /// `ggml_is_contiguous_rows`.
+    #[inline]
     pub fn has_contiguous_rows(&self) -> bool {
         self.ne[0] == self.dtype.block_len() || self.has_packed_rows()
     }
 
     /// `ggml_is_contiguous_1`: rows at any distance, all of them at the same one.
+    #[inline]
     pub fn is_contiguous_1(&self) -> bool {
         let mut next = self.nb[1].saturating_mul(self.ne[1]);
         self.has_contiguous_rows()
@@ -128,6 +136,7 @@ impl Layout {
     }
 
     /// `ggml_is_padded_1d`: packed rows at any distance, higher dimensions packed.
+    #[inline]
     pub fn is_padded_1d(&self) -> bool {
         self.has_packed_rows()
             && self.nb[2] == self.nb[1] * self.ne[1]
@@ -135,13 +144,16 @@ impl Layout {
     }
 
     /// `ggml_is_transposed`.
+    #[inline]
     pub fn is_transposed(&self) -> bool {
         self.nb[0] > self.nb[1]
     }
 
     /// `ggml_can_repeat(self, to)`: whole copies of this shape fill the other.
+    #[inline]
     pub fn can_repeat_to(&self, to: [usize; 4]) -> bool {
-        self.ne.iter().zip(to).all(|(&n, to)| to.is_multiple_of(n))
+        // Most operands have the same shape, and a division takes longest of all here.
+        self.ne == to || self.ne.iter().zip(to).all(|(&n, to)| to.is_multiple_of(n))
     }
 
     /// Whether two elements may share bytes: true unless, taken by growing stride, each dimension steps
@@ -180,13 +192,35 @@ impl Layout {
     }
 }
 
-/// Builds the errors of one op, with its operands.
+/// The data type of a tensor that ggml made.
+///
+/// # Errors
+/// [`Error::Internal`] for one that this crate does not know.
+#[inline]
+pub(crate) fn known_type(tensor: &sys::ggml_tensor) -> Result<DType> {
+    match DType::from_raw(tensor.type_) {
+        Some(dtype) => Ok(dtype),
+        None => Err(unknown_type(tensor.type_)),
+    }
+}
+
+#[cold]
+fn unknown_type(raw: sys::ggml_type) -> Error {
+    Error::Internal {
+        step: "read a tensor's type",
+        message: format!("type {raw} is unknown"),
+    }
+}
+
+/// Builds the errors of one op, with its operands. Where an op is common, one is made only once something is wrong: layouts are
+/// large to copy.
 pub(crate) struct Refusal<'a> {
     pub op: &'static str,
     pub operands: &'a [(&'static str, Layout)],
 }
 
 impl Refusal<'_> {
+    #[cold]
     #[track_caller]
     fn because(&self, detail: impl Into<String>) -> Box<OpError> {
         let operands = self
@@ -222,7 +256,17 @@ impl Refusal<'_> {
     /// # Errors
     /// [`Error::Shape`] when it overflows or its rows are not whole blocks.
     #[track_caller]
+    #[inline]
     pub fn check_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
+        if Shape::fits(dtype, ne) {
+            return Ok(());
+        }
+        self.refuse_result(dtype, ne)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn refuse_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
         match Shape::new(&ne).and_then(|shape| shape.bytes(dtype)) {
             Ok(_) => Ok(()),
             Err(Error::Shape(why)) => Err(self.shape(format!("the result: {}", why.detail))),

@@ -9,6 +9,21 @@ use crate::error::{Error, OpError, Result};
 /// overflow; a quarter of the range keeps every such product far from it.
 const MAX_ELEMENTS: usize = (i64::MAX / 4) as usize;
 
+/// Whether no dimension is 0 and there are no more elements than a tensor may have.
+#[inline]
+fn countable([n0, n1, n2, n3]: [usize; 4]) -> bool {
+    // A 0 makes the product 0, or overflow before it.
+    let rest = |n: usize| n.checked_mul(n1)?.checked_mul(n2)?.checked_mul(n3);
+    rest(n0).is_some_and(|n| (1..=MAX_ELEMENTS).contains(&n))
+}
+
+#[cold]
+#[track_caller]
+fn refused(dims: &[usize], detail: &str) -> Error {
+    let detail = format!("{dims:?}: {detail}");
+    Error::Shape(OpError::new("shape", detail, Vec::new()))
+}
+
 /// The dimensions of a tensor, `ne[0]` (contiguous) to `ne[3]`.
 ///
 /// A shape always has four dimensions; those that were not given are 1. No dimension is 0, and the
@@ -32,31 +47,37 @@ impl Shape {
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are 1 to 4 dimensions, none is 0 and their product does not overflow.
+    #[inline]
     #[track_caller]
     pub fn new(dims: &[usize]) -> Result<Self> {
-        let refuse = |detail: &str| {
-            Error::Shape(OpError::new(
-                "shape",
-                format!("{dims:?}: {detail}"),
-                Vec::new(),
-            ))
-        };
-        if dims.is_empty() || dims.len() > 4 {
-            return Err(refuse("a tensor has 1 to 4 dimensions"));
-        }
         let mut ne = [1; 4];
-        let mut elements = Some(1usize);
+        if dims.is_empty() || dims.len() > ne.len() {
+            return Err(refused(dims, "a tensor has 1 to 4 dimensions"));
+        }
         for (n, &dim) in ne.iter_mut().zip(dims) {
             *n = dim;
-            elements = elements.and_then(|product| product.checked_mul(dim));
         }
-        if ne.contains(&0) {
-            return Err(refuse("a dimension is 0; ggml divides by dimensions"));
-        }
-        if elements.is_none_or(|n| n > MAX_ELEMENTS) {
-            return Err(refuse("the number of elements overflows"));
+        if !countable(ne) {
+            let detail = match ne.contains(&0) {
+                true => "a dimension is 0; ggml divides by dimensions",
+                false => "the number of elements overflows",
+            };
+            return Err(refused(dims, detail));
         }
         Ok(Self { ne })
+    }
+
+    /// Whether dimensions are a shape, with no error built where they are not, that [`Shape::bytes`] takes for this type.
+    #[inline]
+    pub(crate) fn fits(dtype: DType, ne: [usize; 4]) -> bool {
+        let [n0, n1, n2, n3] = ne;
+        let bytes = || {
+            let row = (n0 / dtype.block_len()).checked_mul(dtype.block_bytes())?;
+            row.checked_mul(n1 * n2 * n3)
+        };
+        countable(ne)
+            && n0.is_multiple_of(dtype.block_len())
+            && bytes().is_some_and(|bytes| bytes <= isize::MAX as usize)
     }
 
     /// A shape in row-major order, slowest dimension first, as most frameworks print it.
@@ -97,6 +118,7 @@ impl Shape {
     /// [`Error::Shape`] when `ne[0]` is not a multiple of the type's block, or the size overflows.
     #[doc(alias = "ggml_nbytes")]
     #[track_caller]
+    #[inline]
     pub fn bytes(&self, dtype: DType) -> Result<usize> {
         let row = dtype.row_bytes(self.ne[0])?;
         row.checked_mul(self.rows())
@@ -146,6 +168,7 @@ impl IntoShape for &[usize] {
 }
 
 impl<const N: usize> IntoShape for [usize; N] {
+    #[inline]
     #[track_caller]
     fn into_shape(self) -> Result<Shape> {
         Shape::new(&self)
@@ -180,6 +203,26 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_fits_is_what_new_and_bytes_take() {
+        let sides = [0, 1, 2, 31, 32, 64, 1 << 20, 1 << 31, 1 << 60, 1 << 61];
+        let sides = sides
+            .into_iter()
+            .chain([(1 << 61) - 1, 1 << 63, usize::MAX]);
+        let sides: Vec<usize> = sides.collect();
+        let mut fitting = 0;
+        for dtype in [DType::F32, DType::I8, DType::F64, DType::Q8_0, DType::Q4_K] {
+            for place in 0..sides.len().pow(4) {
+                let side = |i: u32| sides[place / sides.len().pow(i) % sides.len()];
+                let ne = [0, 1, 2, 3].map(side);
+                let slowly = Shape::new(&ne).and_then(|shape| shape.bytes(dtype));
+                assert_eq!(Shape::fits(dtype, ne), slowly.is_ok(), "{dtype} {ne:?}");
+                fitting += usize::from(slowly.is_ok());
+            }
+        }
+        assert!(fitting > 1000, "{fitting}");
     }
 
     #[test]

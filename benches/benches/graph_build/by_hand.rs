@@ -5,7 +5,7 @@ use std::ptr;
 
 use ggml_sys as sys;
 
-use super::{HEAD, HEADS, LAYERS, OPS, TOKENS, WEIGHTS, WIDTH, values};
+use super::{EPS, HEAD, HEADS, LAYERS, OPS, SCALE, TOKENS, WEIGHTS, WIDTH, values};
 
 type Tensor = *mut sys::ggml_tensor;
 
@@ -82,20 +82,20 @@ impl Built {
                 let split = sys::ggml_reshape_3d(c, projected, head, heads, tokens);
                 sys::ggml_permute(c, split, axes[0], axes[1], axes[2], axes[3])
             };
-            let h = sys::ggml_mul(c, x, weights[0]);
+            let h = sys::ggml_mul(c, sys::ggml_rms_norm(c, x, EPS), weights[0]);
             let q = heads(sys::ggml_mul_mat(c, weights[1], h), [0, 2, 1, 3]);
             let k = heads(sys::ggml_mul_mat(c, weights[2], h), [0, 2, 1, 3]);
             let v = heads(sys::ggml_mul_mat(c, weights[3], h), [1, 2, 0, 3]);
-            let scores = sys::ggml_scale(c, sys::ggml_mul_mat(c, k, q), 0.25);
-            let scores = sys::ggml_relu(c, scores);
+            let scores = sys::ggml_mul_mat(c, k, q);
+            let scores = sys::ggml_soft_max_ext(c, scores, ptr::null_mut(), SCALE, 0.0);
             let mixed = sys::ggml_mul_mat(c, sys::ggml_cont(c, v), scores);
             let mixed = sys::ggml_cont(c, sys::ggml_permute(c, mixed, 0, 2, 1, 3));
             let mixed = sys::ggml_reshape_2d(c, mixed, WIDTH as i64, TOKENS as i64);
             let x = sys::ggml_add(c, sys::ggml_mul_mat(c, weights[4], mixed), x);
-            let h = sys::ggml_mul(c, x, weights[5]);
+            let h = sys::ggml_mul(c, sys::ggml_rms_norm(c, x, EPS), weights[5]);
             let gate = sys::ggml_mul_mat(c, weights[6], h);
             let up = sys::ggml_mul_mat(c, weights[7], h);
-            let gated = sys::ggml_mul(c, sys::ggml_relu(c, gate), up);
+            let gated = sys::ggml_swiglu_split(c, gate, up);
             sys::ggml_add(c, sys::ggml_mul_mat(c, weights[8], gated), x)
         }
     }

@@ -1,10 +1,11 @@
 //! The graph through the safe API.
 
+use ggml_rs::graph::{GluOp, SoftMax};
 use ggml_rs::{
     Backend, Builder, DType, Device, Graph, Input, Output, Plan, PlanOptions, Result, Tensor,
 };
 
-use super::{HEAD, HEADS, LAYERS, TOKENS, WEIGHTS, WIDTH, values};
+use super::{EPS, HEAD, HEADS, LAYERS, SCALE, TOKENS, WEIGHTS, WIDTH, values};
 
 /// One layer: attention and a gated feed-forward part, each with its residual.
 fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<Tensor<'g>> {
@@ -16,7 +17,7 @@ fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<T
         Ok(tensor)
     };
     let heads = [HEAD, HEADS, TOKENS];
-    let h = x.mul(weight(0)?)?;
+    let h = x.rms_norm(EPS)?.mul(weight(0)?)?;
     let q = weight(1)?
         .mul_mat(h)?
         .reshape(heads)?
@@ -29,14 +30,19 @@ fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<T
         .mul_mat(h)?
         .reshape(heads)?
         .permute([1, 2, 0, 3])?;
-    let scores = k.mul_mat(q)?.scale(0.25)?.relu()?;
+    let options = SoftMax {
+        scale: SCALE,
+        ..SoftMax::default()
+    };
+    let scores = k.mul_mat(q)?.soft_max_ext(options)?;
     let mixed = v.cont()?.mul_mat(scores)?.permute([0, 2, 1, 3])?;
     let mixed = mixed.cont()?.reshape([WIDTH, TOKENS])?;
     let x = weight(4)?.mul_mat(mixed)?.add(x)?;
-    let h = x.mul(weight(5)?)?;
+    let h = x.rms_norm(EPS)?.mul(weight(5)?)?;
     let gate = weight(6)?.mul_mat(h)?;
     let up = weight(7)?.mul_mat(h)?;
-    weight(8)?.mul_mat(gate.relu()?.mul(up)?)?.add(x)
+    let gated = gate.glu_split(up, GluOp::Swiglu)?;
+    weight(8)?.mul_mat(gated)?.add(x)
 }
 
 /// The graph, its inputs in order, and its output.

@@ -1,5 +1,6 @@
 //! The builder: what [`Graph::build`](super::Graph::build)'s closure works with.
 
+mod needed;
 mod params;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use ggml_sys as sys;
 
 pub(crate) use params::Leaf;
 
+use self::needed::Marks;
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::ops::CustomOp;
@@ -63,6 +65,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Alloc`]; [`Error::Internal`] when ggml refuses after all.
+    #[inline]
     pub fn create(
         &self,
         op: &'static str,
@@ -71,10 +74,7 @@ impl Core {
         let mut parts = self.parts.borrow_mut();
         let context = parts.arena.reserve_tensor()?;
         let tensor = guard::call(op, || make(context))?;
-        let tensor = NonNull::new(tensor).ok_or_else(|| Error::Internal {
-            step: op,
-            message: "no tensor was made".into(),
-        })?;
+        let tensor = NonNull::new(tensor).ok_or_else(|| none_made(op))?;
         parts.tensors.push(tensor);
         Ok(tensor)
     }
@@ -131,10 +131,9 @@ impl Core {
         }
         let marks = Marks::of_needed(&tensors, inputs.iter().chain(&outputs));
         // A parameter that nothing needs is neither locked nor asked for values.
-        params.retain(|leaf| marks.has(leaf.tensor));
-        let tensors: Vec<_> = marks.marked().collect();
-        drop(marks);
-        let (context, cgraph) = expand(&tensors)?;
+        params.retain(|leaf| marks.is_needed(leaf.tensor));
+        let (tensors, ends) = marks.needed_and_ends();
+        let (context, cgraph) = expand_to(tensors.len(), &ends)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
         Ok(Graph {
@@ -151,61 +150,11 @@ impl Core {
     }
 }
 
-/// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
-/// the tensors.
-struct Marks<'t> {
-    /// In the order of creation.
-    tensors: &'t [NonNull<sys::ggml_tensor>],
-}
-
-impl<'t> Marks<'t> {
-    /// A bit that ggml does not use.
-    const BIT: i32 = 1 << 30;
-
-    /// Marks everything that `roots` depend on, themselves included.
-    fn of_needed<'a>(
-        tensors: &'t [NonNull<sys::ggml_tensor>],
-        roots: impl Iterator<Item = &'a NonNull<sys::ggml_tensor>>,
-    ) -> Self {
-        let mark = |tensor: *mut sys::ggml_tensor| {
-            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor).flags |= Self::BIT };
-        };
-        let marks = Self { tensors };
-        roots.for_each(|root| mark(root.as_ptr()));
-        // Backwards, so that all that need a tensor come before it.
-        for &tensor in tensors.iter().rev().filter(|&&tensor| marks.has(tensor)) {
-            // SAFETY: as above; no tensor is its own source.
-            let tensor = unsafe { tensor.as_ref() };
-            for &needed in tensor.src.iter().chain([&tensor.view_src]) {
-                if !needed.is_null() {
-                    mark(needed);
-                }
-            }
-        }
-        marks
-    }
-
-    fn has(&self, tensor: NonNull<sys::ggml_tensor>) -> bool {
-        // SAFETY: all tensors of the builder are alive.
-        unsafe { tensor.as_ref() }.flags & Self::BIT != 0
-    }
-
-    /// What is marked, in the order of creation.
-    fn marked(&self) -> impl Iterator<Item = NonNull<sys::ggml_tensor>> {
-        self.tensors
-            .iter()
-            .copied()
-            .filter(|&tensor| self.has(tensor))
-    }
-}
-
-impl Drop for Marks<'_> {
-    fn drop(&mut self) {
-        for tensor in self.tensors {
-            // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
-            unsafe { (*tensor.as_ptr()).flags &= !Self::BIT };
-        }
+#[cold]
+fn none_made(step: &'static str) -> Error {
+    Error::Internal {
+        step,
+        message: "no tensor was made".into(),
     }
 }
 
@@ -232,9 +181,19 @@ pub(super) fn reachable<'a>(
 pub(crate) fn expand(
     tensors: &[NonNull<sys::ggml_tensor>],
 ) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
+    expand_to(tensors.len(), tensors)
+}
+
+/// A cgraph of everything that these tensors depend on, `count` tensors in all, in a context of its own.
+///
+/// ggml takes a frame of the stack for each step from one of them to what was not reached from those before.
+fn expand_to(
+    count: usize,
+    ends: &[NonNull<sys::ggml_tensor>],
+) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
     // ggml counts nodes in an `int` and doubles the count for its hash table.
-    if tensors.len() > (i32::MAX / 4) as usize {
-        let detail = format!("{} tensors are more than ggml counts", tensors.len());
+    if count > (i32::MAX / 4) as usize {
+        let detail = format!("{count} tensors are more than ggml counts");
         return Err(Error::Param(OpError::new(
             "Graph::build",
             detail,
@@ -243,20 +202,20 @@ pub(crate) fn expand(
     }
     // SAFETY: a function of its arguments alone.
     let bytes = guard::call("ggml_graph_overhead_custom", || unsafe {
-        sys::ggml_graph_overhead_custom(tensors.len(), false)
+        sys::ggml_graph_overhead_custom(count, false)
     })?;
     let context = Context::new(bytes)?;
     // SAFETY: the context was sized for this graph.
     let cgraph = guard::call("ggml_new_graph_custom", || unsafe {
-        sys::ggml_new_graph_custom(context.as_ptr(), tensors.len(), false)
+        sys::ggml_new_graph_custom(context.as_ptr(), count, false)
     })?;
     let cgraph = NonNull::new(cgraph).ok_or_else(|| Error::Internal {
         step: "ggml_new_graph_custom",
         message: "no graph was made".into(),
     })?;
     guard::call("ggml_build_forward_expand", || {
-        for tensor in tensors {
-            // SAFETY: graph and tensor are alive, and the graph has room for all of them.
+        for tensor in ends {
+            // SAFETY: graph and tensor are alive, and the graph has room for all that it depends on.
             unsafe { sys::ggml_build_forward_expand(cgraph.as_ptr(), tensor.as_ptr()) };
         }
     })?;
@@ -410,19 +369,18 @@ impl<'g> Builder<'g> {
     fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
         // Bounds everything that ggml computes of the shape.
         shape.bytes(dtype)?;
-        let name = checked_name(name)?;
+        check_name(name)?;
         let ne = shape.ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {
             // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked.
             unsafe { sys::ggml_new_tensor(context, dtype.raw(), 4, ne.as_ptr()) }
         })?;
-        // SAFETY: the tensor is alive, the name is NUL-terminated and fits. The input flag keeps ggml's
-        // allocator from placing a computed tensor over it before the graph starts.
-        unsafe {
-            sys::ggml_set_name(tensor.as_ptr(), name.as_ptr());
-            sys::ggml_set_input(tensor.as_ptr());
-        }
-        keep_values(tensor);
+        // As ggml_set_name, ggml_set_input and `keep_values` do it, in one go. The input flag keeps ggml's allocator from
+        // placing a computed tensor over it before the graph starts.
+        // SAFETY: the tensor is alive, and no other thread has it yet.
+        let leaf = unsafe { &mut *tensor.as_ptr() };
+        store_name(&mut leaf.name, name);
+        leaf.flags |= sys::GGML_TENSOR_FLAG_INPUT | sys::GGML_TENSOR_FLAG_OUTPUT;
         Tensor::new(tensor, self)
     }
 }
@@ -436,6 +394,7 @@ impl fmt::Debug for Builder<'_> {
 }
 
 /// Appends a tensor and returns its index.
+#[inline]
 fn push(list: &mut Vec<NonNull<sys::ggml_tensor>>, tensor: Tensor<'_>) -> usize {
     list.push(tensor.ptr());
     list.len() - 1
@@ -468,6 +427,16 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
     Ok(())
 }
 
+#[cold]
+#[track_caller]
+fn refused_name(name: &str, longest: usize) -> Error {
+    let detail = match name.len() > longest {
+        true => format!("{name:?} is longer than {longest} bytes"),
+        false => format!("{name:?} contains a NUL"),
+    };
+    Error::Param(OpError::new("name", detail, Vec::new()))
+}
+
 /// A name as ggml stores it, NULs behind it included.
 pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 
@@ -477,23 +446,25 @@ pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
 #[track_caller]
 pub(crate) fn checked_name(name: &str) -> Result<Name> {
+    check_name(name)?;
     let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
-    let longest = stored.len() - 1;
-    let refuse = |detail: &str| {
-        Error::Param(OpError::new(
-            "name",
-            format!("{name:?} {detail}"),
-            Vec::new(),
-        ))
-    };
-    if name.len() > longest {
-        return Err(refuse(&format!("is longer than {longest} bytes")));
-    }
-    if name.contains('\0') {
-        return Err(refuse("contains a NUL"));
-    }
-    for (stored, byte) in stored.iter_mut().zip(name.bytes()) {
-        *stored = byte as c_char;
-    }
+    store_name(&mut stored, name);
     Ok(stored)
+}
+
+/// As [`checked_name`].
+#[inline]
+#[track_caller]
+fn check_name(name: &str) -> Result<()> {
+    const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
+    if name.len() > LONGEST || name.as_bytes().contains(&0) {
+        return Err(refused_name(name, LONGEST));
+    }
+    Ok(())
+}
+
+/// Writes a name that was checked over NULs.
+#[inline]
+fn store_name(stored: &mut Name, name: &str) {
+    stored[..name.len()].copy_from_slice(bytemuck::cast_slice(name.as_bytes()));
 }

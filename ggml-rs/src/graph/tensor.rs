@@ -9,7 +9,7 @@ use super::Builder;
 use super::builder::set_name;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::layout::Layout;
+use crate::layout::{Layout, known_type};
 use crate::shape::Shape;
 
 /// A tensor of a graph under construction: a description, without values.
@@ -18,9 +18,9 @@ use crate::shape::Shape;
 /// before ggml sees them; what a device makes of a node is checked when a plan is made.
 #[derive(Clone, Copy)]
 pub struct Tensor<'g> {
+    // No more than two words, which are passed in registers: what else an op asks for is read from the tensor.
     ptr: NonNull<sys::ggml_tensor>,
     builder: Builder<'g>,
-    layout: Layout,
 }
 
 impl<'g> Tensor<'g> {
@@ -28,14 +28,11 @@ impl<'g> Tensor<'g> {
     ///
     /// # Errors
     /// [`Error::Internal`](crate::Error::Internal) for a data type that this crate does not know.
+    #[inline]
     pub(super) fn new(ptr: NonNull<sys::ggml_tensor>, builder: Builder<'g>) -> Result<Self> {
         // SAFETY: the builder's tensors live as long as `'g`.
-        let layout = unsafe { Layout::of(ptr.as_ptr()) }?;
-        Ok(Self {
-            ptr,
-            builder,
-            layout,
-        })
+        known_type(unsafe { ptr.as_ref() })?;
+        Ok(Self { ptr, builder })
     }
 
     /// One op's result, made by a call of one ggml function whose operands were checked.
@@ -43,6 +40,7 @@ impl<'g> Tensor<'g> {
     /// # Errors
     /// [`Error::Alloc`](crate::Error::Alloc); [`Error::Internal`](crate::Error::Internal) when ggml refuses
     /// after all.
+    #[inline]
     pub(super) fn make(
         self,
         op: &'static str,
@@ -71,8 +69,10 @@ impl<'g> Tensor<'g> {
         self.ptr.as_ptr()
     }
 
+    #[inline]
     pub(super) fn layout(self) -> Layout {
-        self.layout
+        // SAFETY: the builder's tensors live as long as `'g`, and nothing changes type or shape of one that is made.
+        Layout::with_type(self.dtype(), unsafe { self.ptr.as_ref() })
     }
 
     /// The tensor that owns the memory: itself, unless it is a view.
@@ -84,23 +84,26 @@ impl<'g> Tensor<'g> {
 
     /// The shape.
     pub fn shape(self) -> Shape {
-        self.layout.shape()
+        self.layout().shape()
     }
 
     /// The data type.
+    #[inline]
     pub fn dtype(self) -> DType {
-        self.layout.dtype
+        // SAFETY: the builder's tensors live as long as `'g`.
+        let raw = unsafe { self.ptr.as_ref() }.type_;
+        DType::from_raw(raw).expect("Tensor::new refuses what is unknown")
     }
 
     /// The strides in bytes: `nb[0]` to `nb[3]`.
     pub fn strides(self) -> [usize; 4] {
-        self.layout.nb
+        self.layout().nb
     }
 
     /// Whether the elements lie one after the other.
     #[doc(alias = "ggml_is_contiguous")]
     pub fn is_contiguous(self) -> bool {
-        self.layout.is_contiguous()
+        self.layout().is_contiguous()
     }
 
     /// Names the tensor; errors and traces show the name.
@@ -117,6 +120,6 @@ impl<'g> Tensor<'g> {
 
 impl fmt::Debug for Tensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({})", self.layout.operand("self"))
+        write!(f, "Tensor({})", self.layout().operand("self"))
     }
 }

@@ -251,6 +251,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_can_repeat(b, a)`, which all four binary ops assert.
+#[inline]
 #[track_caller]
 fn check_repeats(op: &'static str, a: Layout, b: Layout) -> Result<()> {
     if b.can_repeat_to(a.ne) {
@@ -293,6 +294,7 @@ fn check_add1(op: &'static str, a: Layout, b: Layout) -> Result<()> {
 }
 
 /// `ggml_is_padded_1d`, which `ggml_scale_impl` and `ggml_add1_impl` assert.
+#[inline]
 #[track_caller]
 fn check_padded(op: &'static str, a: Layout) -> Result<()> {
     if a.is_padded_1d() {

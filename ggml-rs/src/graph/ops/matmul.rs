@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
+use crate::shape::Shape;
 
 impl<'g> Tensor<'g> {
     /// The outer product: `a` [m, k, ..] and `b` [n, k, ..] give [m, n, ..] of f32, the sum over k of
@@ -50,45 +51,57 @@ impl<'g> Tensor<'g> {
 /// Mirrors `ggml_out_prod` and `ggml_can_out_prod`.
 #[track_caller]
 fn check_out_prod(a: Layout, b: Layout) -> Result<()> {
-    let refusal = Refusal {
-        op: "out_prod",
-        operands: &[("a", a), ("b", b)],
-    };
     if a.ne[1] != b.ne[1] {
+        let refusal = Refusal {
+            op: "out_prod",
+            operands: &[("a", a), ("b", b)],
+        };
         return Err(refusal.shape("ne[1], the dimension summed over, must be the same in both"));
     }
-    check_product(&refusal, a, b, [a.ne[0], b.ne[0], b.ne[2], b.ne[3]])
+    check_product("out_prod", a, b, [a.ne[0], b.ne[0], b.ne[2], b.ne[3]])
 }
 
 /// Mirrors `ggml_mul_mat` and `ggml_can_mul_mat`.
+#[inline]
 #[track_caller]
 fn check_mul_mat(a: Layout, b: Layout) -> Result<()> {
-    let refusal = Refusal {
-        op: "mul_mat",
-        operands: &[("a", a), ("b", b)],
-    };
     if a.ne[0] != b.ne[0] {
+        let refusal = Refusal {
+            op: "mul_mat",
+            operands: &[("a", a), ("b", b)],
+        };
         return Err(refusal.shape("ne[0], the dimension summed over, must be the same in both"));
     }
-    check_product(&refusal, a, b, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])
+    check_product("mul_mat", a, b, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])
 }
 
 /// What both products ask for.
+#[inline]
 #[track_caller]
-fn check_product(refusal: &Refusal<'_>, a: Layout, b: Layout, result: [usize; 4]) -> Result<()> {
-    if !b.ne[2].is_multiple_of(a.ne[2]) || !b.ne[3].is_multiple_of(a.ne[3]) {
+fn check_product(op: &'static str, a: Layout, b: Layout, result: [usize; 4]) -> Result<()> {
+    let repeats = [2, 3].map(|i| a.ne[i] == b.ne[i] || b.ne[i].is_multiple_of(a.ne[i]));
+    let numbers = multiplies(a.dtype) && multiplies(b.dtype);
+    if repeats == [true; 2] && !a.is_transposed() && numbers && Shape::fits(DType::F32, result) {
+        return Ok(());
+    }
+    let refusal = Refusal {
+        op,
+        operands: &[("a", a), ("b", b)],
+    };
+    if repeats != [true; 2] {
         return Err(refusal.shape("ne[2] and ne[3] of b must be multiples of those of a"));
     }
     if a.is_transposed() {
         return Err(refusal.layout("a must not be transposed: call cont() on it first"));
     }
-    if !multiplies(a.dtype) || !multiplies(b.dtype) {
+    if !numbers {
         return Err(refusal.dtype("operands must be of a floating-point or quantized type"));
     }
     refusal.check_result(DType::F32, result)
 }
 
 /// Whether a type holds numbers that products take.
+#[inline]
 pub(super) fn multiplies(dtype: DType) -> bool {
     dtype.is_float() || dtype.is_quantized()
 }

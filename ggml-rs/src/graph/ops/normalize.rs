@@ -137,6 +137,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// What the CPU's kernels assert while they compute.
+#[inline]
 #[track_caller]
 fn check_eps(op: &'static str, a: Layout, eps: f32) -> Result<()> {
     if eps >= 0.0 {

@@ -202,15 +202,17 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_soft_max_impl`.
+#[inline]
 #[track_caller]
 fn check_soft_max(op: &'static str, a: Layout, mask: Option<Layout>, max_bias: f32) -> Result<()> {
-    let operands: Vec<_> = [Some(("a", a)), mask.map(|mask| ("mask", mask))]
-        .into_iter()
-        .flatten()
-        .collect();
+    if mask.is_none() && max_bias == 0.0 && a.is_contiguous() {
+        return Ok(());
+    }
+    // The second place is taken only where there is a mask.
+    let operands = [("a", a), ("mask", mask.unwrap_or(a))];
     let refusal = Refusal {
         op,
-        operands: &operands,
+        operands: &operands[..1 + usize::from(mask.is_some())],
     };
     if !a.is_contiguous() {
         return Err(refusal.layout("a must be contiguous: call cont() first"));

@@ -96,6 +96,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Dimension 0 of a quantized tensor must stay where it is: `moved` is the axis it goes to.
+#[inline]
 #[track_caller]
 fn check_keeps_blocks(op: &'static str, a: Layout, moved: usize) -> Result<()> {
     if a.dtype.is_quantized() && moved != 0 {
@@ -110,11 +111,14 @@ fn check_keeps_blocks(op: &'static str, a: Layout, moved: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_permute`.
+#[inline]
 #[track_caller]
 fn check_permute(a: Layout, axes: [usize; 4]) -> Result<()> {
-    let mut sorted = axes;
-    sorted.sort_unstable();
-    if sorted != [0, 1, 2, 3] {
+    let taken = axes
+        .into_iter()
+        .filter(|&axis| axis < 4)
+        .fold(0, |taken, axis| taken | 1 << axis);
+    if taken != 0b1111 {
         let refusal = Refusal {
             op: "permute",
             operands: &[("a", a)],
@@ -125,18 +129,23 @@ fn check_permute(a: Layout, axes: [usize; 4]) -> Result<()> {
 }
 
 /// Mirrors `ggml_reshape_4d`.
+#[inline]
 #[track_caller]
 fn check_reshape(a: Layout, shape: Shape) -> Result<()> {
+    let (contiguous, same) = (a.is_contiguous(), a.elements() == shape.elements());
+    if contiguous && same && Shape::fits(a.dtype, shape.ne()) {
+        return Ok(());
+    }
     let refusal = Refusal {
         op: "reshape",
         operands: &[("a", a)],
     };
-    if !a.is_contiguous() {
+    if !contiguous {
         return Err(
             refusal.layout("only a contiguous tensor can be reshaped: call cont() on it first")
         );
     }
-    if a.elements() != shape.elements() {
+    if !same {
         return Err(refusal.shape(format!("{shape} has another number of elements")));
     }
     refusal.check_result(a.dtype, shape.ne())

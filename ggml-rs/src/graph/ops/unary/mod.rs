@@ -347,6 +347,7 @@ impl Function {
 }
 
 /// Mirrors `ggml_unary_impl`. The other ops assert the same while they compute.
+#[inline]
 #[track_caller]
 pub(super) fn check_rows(op: &'static str, a: Layout) -> Result<()> {
     if a.has_contiguous_rows() {
