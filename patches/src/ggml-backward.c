@@ -417,7 +417,8 @@ static void mul_mat_rule(
     struct ggml_tensor * a = node->src[0]; // [n, m, q2, q3]
     struct ggml_tensor * b = node->src[1]; // [n, p, r2*q2, r3*q3]
     if (needs[0]) {
-        struct ggml_tensor * x = b;
+        // The first operand of a product must not be transposed, and strides of 0 look like that. Those of a the forward has asserted.
+        struct ggml_tensor * x = ggml_is_transposed(b) ? C(b) : b;
         struct ggml_tensor * y = g;            // [m, p, r2*q2, r3*q3]
         const int64_t r2 = b->ne[2]/a->ne[2];
         if (r2 > 1) {
