@@ -355,7 +355,8 @@ static struct ggml_tensor * one_hot(struct ggml_context * ctx, struct ggml_tenso
     return rest(ctx, ggml_sqr(ctx, ggml_sgn(ctx, ggml_sub(ctx, f, e))));
 }
 
-// Adds the rows of g, [k, N, batches], up by their ids: [k, rows, batches].
+// Adds the rows of g, [k, N, batches], up by their ids: [k, rows, batches]. A product with zeros and ones: an infinity in a row of g
+// is NaN in the rows of other ids. Selecting instead takes k*N*rows*batches floats, and there is no op that adds rows up on Metal.
 static struct ggml_tensor * scatter(struct ggml_context * ctx, struct ggml_tensor * g, struct ggml_tensor * ids, int64_t rows) {
     const int64_t n       = g->ne[1];
     const int64_t batches = g->ne[2]*g->ne[3];
@@ -374,14 +375,16 @@ static void mul_mat_id_rule(
     const int64_t used = ids->ne[0];
     const int64_t n    = used*ids->ne[1];
     if (needs[0]) {
-        // For each expert, the outer product with the rows of g that are not its own set to zero: m*n*experts floats.
-        struct ggml_tensor * hot  = one_hot(ctx, ids, n, as->ne[2], 1);
-        struct ggml_tensor * rows = ggml_repeat_4d(ctx, ggml_reshape_3d(ctx, g, g->ne[0], n, 1), g->ne[0], n, as->ne[2], 1);
-        struct ggml_tensor * in   = C(b);
+        // For each expert, the outer product with its own rows of g among zeros: m*experts*n floats. The rows are written there, not
+        // multiplied with 0 and 1: an infinity in a row of one expert is none of the others'.
+        struct ggml_tensor * zeros = ggml_repeat_4d(ctx, constant(ctx, g, 0.0f), g->ne[0], as->ne[2], n, 1);
+        struct ggml_tensor * rows  = ggml_set_rows(ctx, zeros,
+            ggml_reshape_3d(ctx, g, g->ne[0], 1, n), ggml_reshape_2d(ctx, C(ids), 1, n)); // [m, experts, n]
+        struct ggml_tensor * in    = C(b);
         if (b->ne[1] != used) {
             in = ggml_repeat_4d(ctx, in, b->ne[0], used, b->ne[2], 1);
         }
-        to[0] = ggml_out_prod(ctx, ggml_reshape_3d(ctx, in, b->ne[0], n, 1), ggml_mul(ctx, rows, hot));
+        to[0] = ggml_out_prod(ctx, ggml_reshape_3d(ctx, in, b->ne[0], n, 1), ggml_permute(ctx, rows, 0, 2, 1, 3));
     }
     if (needs[1]) {
         // A float copy of all experts: blocks cannot be transposed, and products with halves round g to half.
