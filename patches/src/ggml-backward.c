@@ -84,6 +84,11 @@ static struct ggml_tensor * between(struct ggml_context * ctx, struct ggml_tenso
     return ggml_mul(ctx, ggml_step(ctx, line(ctx, x, 1.0f, -lo)), ggml_step(ctx, line(ctx, x, -1.0f, hi)));
 }
 
+// 1 where lo <= x <= hi, else 0: where a clamp leaves x as it is, the bounds included.
+static struct ggml_tensor * unclamped(struct ggml_context * ctx, struct ggml_tensor * x, float lo, float hi) {
+    return rest(ctx, ggml_sqr(ctx, ggml_sgn(ctx, ggml_sub(ctx, x, ggml_clamp(ctx, x, lo, hi)))));
+}
+
 ////////////////////////////////////////////////////////////////////////////////
 // sums
 
@@ -175,6 +180,8 @@ static struct ggml_tensor * slope_swish(struct ggml_context * ctx, struct ggml_t
 static struct ggml_tensor * slope_gelu(struct ggml_context * ctx, struct ggml_tensor * x) {
     const float a = 0.044715f;
     const float c = sqrtf(2.0f/PI_F);
+    // Beyond, the slope is 0 or 1, and du overflows.
+    x = ggml_clamp(ctx, x, -10.0f, 10.0f);
     struct ggml_tensor * xx = ggml_sqr(ctx, x);
     struct ggml_tensor * u  = ggml_mul(ctx, x, line(ctx, xx, a*c, c));
     struct ggml_tensor * t  = ggml_tanh(ctx, u);
@@ -276,7 +283,7 @@ static void gated(
         out[0] = curve == CURVE_SILU && !oai ?
             ggml_silu_back(ctx, dx, x) : ggml_mul(ctx, dx, oai ? slope_swish(ctx, x, alpha) : curve_slope(ctx, curve, x));
         if (clamp) {
-            out[0] = ggml_mul(ctx, out[0], ggml_step(ctx, line(ctx, x_in, -1.0f, limit)));
+            out[0] = ggml_mul(ctx, out[0], unclamped(ctx, x_in, -INFINITY, limit));
         }
     }
     if (wanted[1]) {
@@ -284,7 +291,7 @@ static void gated(
             ggml_mul(ctx, x, ggml_sigmoid(ctx, ggml_scale(ctx, x, alpha))) : curve_value(ctx, curve, x);
         out[1] = ggml_mul(ctx, g, value);
         if (clamp) {
-            out[1] = ggml_mul(ctx, out[1], between(ctx, gate_in, -limit, limit));
+            out[1] = ggml_mul(ctx, out[1], unclamped(ctx, gate_in, -limit, limit));
         }
     }
 }
@@ -585,7 +592,7 @@ static struct ggml_tensor * one_source_rule(struct ggml_context * ctx, struct gg
         case GGML_OP_CONT:
             return ggml_reshape_4d(ctx, g, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
         case GGML_OP_CLAMP:
-            return ggml_mul(ctx, g, between(ctx, C(x), ggml_get_op_params_f32(node, 0), ggml_get_op_params_f32(node, 1)));
+            return ggml_mul(ctx, g, unclamped(ctx, C(x), ggml_get_op_params_f32(node, 0), ggml_get_op_params_f32(node, 1)));
         case GGML_OP_LEAKY_RELU: {
             const float slope = ggml_get_op_params_f32(node, 0);
             return ggml_mul(ctx, g, line(ctx, ggml_step(ctx, C(x)), 1.0f - slope, slope));
