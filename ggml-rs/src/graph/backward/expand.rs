@@ -1,11 +1,11 @@
 //! The call of ggml's backward, in a context that it cannot exhaust.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ptr::null_mut;
 
 use ggml_sys as sys;
 
-use super::Raw;
+use super::{Raw, check};
 use crate::error::{Error, OpError, Result};
 use crate::graph::Context;
 use crate::guard;
@@ -25,18 +25,22 @@ pub(super) struct Made {
 
 /// Makes the nodes that compute the gradients of `loss`.
 ///
-/// `forward` is everything that the loss depends on, in the order of creation; `needed` how many of them need a gradient. All was
+/// `forward` is everything that the loss depends on, in the order of creation; `needed` are those that need a gradient. All was
 /// checked, so that ggml has nothing to refuse.
 ///
 /// # Errors
-/// [`Error::Alloc`]; [`Error::Param`] for more tensors than ggml counts; [`Error::Internal`] when it refuses after all.
+/// [`Error::Alloc`]; [`Error::Param`] for more tensors than ggml counts; [`Error::NotDifferentiable`] when it goes on to a node that
+/// was not checked; [`Error::Internal`] when it refuses after all.
 #[track_caller]
-pub(super) fn backward(forward: &[Raw], loss: Raw, needed: usize) -> Result<Made> {
-    let bound = MAX_TENSORS.saturating_mul(needed).saturating_add(1);
+pub(super) fn backward(forward: &[Raw], loss: Raw, needed: &HashSet<Raw>) -> Result<Made> {
+    let bound = MAX_TENSORS.saturating_mul(needed.len()).saturating_add(1);
     let size = bound.saturating_add(forward.len());
     // ggml counts nodes in an `int` and doubles the count for its hash table.
     if size > (i32::MAX / 4) as usize {
-        let detail = format!("{needed} nodes to differentiate are more than ggml counts");
+        let detail = format!(
+            "{} nodes to differentiate are more than ggml counts",
+            needed.len()
+        );
         return Err(Error::Param(OpError::new("backward", detail, Vec::new())));
     }
     // SAFETY: a constant of ggml's, without arguments.
@@ -50,7 +54,7 @@ pub(super) fn backward(forward: &[Raw], loss: Raw, needed: usize) -> Result<Made
     let scratch = Context::new(bytes)?;
     let gradients = {
         let _loss = Loss::mark(loss);
-        expand(&context, &scratch, forward, loss, size)?
+        expand(&context, &scratch, (forward, needed), loss, size)?
     };
     Ok(Made {
         tensors: tensors(&context),
@@ -77,10 +81,11 @@ impl Drop for Loss {
     }
 }
 
+#[track_caller]
 fn expand(
     context: &Context,
     scratch: &Context,
-    forward: &[Raw],
+    (forward, needed): (&[Raw], &HashSet<Raw>),
     loss: Raw,
     size: usize,
 ) -> Result<HashMap<Raw, Raw>> {
@@ -118,7 +123,13 @@ fn expand(
         let marked = unsafe { tensor.as_ref() }.flags & sys::GGML_TENSOR_FLAG_PARAM != 0;
         // SAFETY: graph and tensor are alive.
         let gradient = unsafe { sys::ggml_graph_get_grad(graph, tensor.as_ptr()) };
-        if let Some(gradient) = Raw::new(gradient).filter(|_| marked) {
+        let Some(gradient) = Raw::new(gradient) else {
+            continue;
+        };
+        if !needed.contains(&tensor) {
+            return Err(check::refuse(tensor, "its gradient was not checked"));
+        }
+        if marked {
             gradients.insert(tensor, gradient);
         }
     }
@@ -199,7 +210,7 @@ mod tests {
                     let forward: Vec<Raw> =
                         all.into_iter().filter(|t| wanted.contains(t)).collect();
                     let needed = super::super::check::differentiable(&forward, loss.ptr())?;
-                    Ok(backward(&forward, loss.ptr(), needed.len())?.tensors.len())
+                    Ok(backward(&forward, loss.ptr(), &needed)?.tensors.len())
                 };
                 let (one, two) = (forward(1)?, forward(2)?);
                 // One more use: the op's nodes, and those of permute, cont and sums.

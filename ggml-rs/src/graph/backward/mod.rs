@@ -243,7 +243,7 @@ impl<'g> Builder<'g> {
         let again = segments.iter().flat_map(|segment| &all[segment.clone()]);
         let differentiated = forward.iter().filter(|tensor| needed.contains(tensor));
         writes::check(&all, differentiated.chain(again).copied())?;
-        let mut made = expand::backward(&forward, loss.ptr(), needed.len())?;
+        let mut made = expand::backward(&forward, loss.ptr(), &needed)?;
         let first = made.tensors.clone();
         if !segments.is_empty() {
             recompute::rewire(&all, &segments, &mut made)?;
