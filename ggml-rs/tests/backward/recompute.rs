@@ -84,6 +84,19 @@ fn segments_nest_and_may_write_nothing() {
         g.output("dx", gradients.of(x)?)
     })
     .unwrap();
+    // The write is none of the loss's: nothing computes it again.
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4])?;
+        let x = x.set_param()?;
+        let to = g.empty("to", F32, [4])?;
+        let y = g.checkpoint(|| {
+            let y = x.sin()?;
+            y.scale(2.0)?.cpy(to)?;
+            y.exp()
+        })?;
+        g.output("dx", g.backward(y.sum()?)?.of(x)?)
+    })
+    .unwrap();
     let refused = Graph::build(|g| {
         let (x, _) = g.input("x", F32, [4])?;
         let x = x.set_param()?;
