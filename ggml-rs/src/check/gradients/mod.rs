@@ -33,7 +33,7 @@ use crate::check::Interpreter;
 use crate::device::{Device, DeviceKind};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
-use crate::graph::{BackwardOptions, Graph, Output, Tensor, node};
+use crate::graph::{BackwardOptions, Graph, Output, Tensor, most_tensors, node};
 use crate::plan::{Placement, Plan, PlanOptions};
 use inputs::Given;
 use report::{larger, worst};
@@ -118,7 +118,7 @@ pub fn gradients(
     options: &GradientOptions,
     build: impl for<'g> Fn(&mut Inputs<'g>) -> Result<Tensor<'g>>,
 ) -> Result<GradientReport> {
-    let (expected, ops) = differences(options.seed, &build)?;
+    let (expected, forward) = differences(options.seed, &build)?;
     let formulas = Backward::build(options, &build)?.evaluate()?;
     let mut device = None;
     for placement in PLACEMENTS {
@@ -129,7 +129,8 @@ pub fn gradients(
     Ok(GradientReport {
         seed: options.seed,
         elements: expected.iter().map(|input| input.values.len()).sum(),
-        ops,
+        ops: forward.ops,
+        tensors_per_node: forward.tensors_per_node,
         formula: compare(&expected, &formulas, options.formula_tolerance)?,
         device: device.ok_or_else(no_input)?,
     })
@@ -141,20 +142,32 @@ struct Expected {
     values: Vec<f64>,
 }
 
-/// Central differences of the graph without a backward, and the ops that it is made of.
+/// What is known of the graph without a backward.
+struct Forward {
+    ops: BTreeSet<String>,
+    tensors_per_node: usize,
+}
+
+/// Central differences of the graph without a backward, and what it is made of.
 #[track_caller]
 fn differences(
     seed: u64,
     build: &impl for<'g> Fn(&mut Inputs<'g>) -> Result<Tensor<'g>>,
-) -> Result<(Vec<Expected>, BTreeSet<String>)> {
-    let (graph, (given, trained, loss)) = Graph::build(|g| {
+) -> Result<(Vec<Expected>, Forward)> {
+    let (graph, (given, trained, loss, tensors_per_node)) = Graph::build(|g| {
         let mut inputs = Inputs::new(g, seed);
-        let loss = g.output("loss", loss(&mut inputs, build)?)?;
+        let loss = loss(&mut inputs, build)?;
+        // Without an input there is nothing to measure; the caller says so.
+        let tensors_per_node = match inputs.trained.is_empty() {
+            true => 0,
+            false => most_tensors(loss)?,
+        };
+        let loss = g.output("loss", loss)?;
         let trained = inputs.trained.into_iter();
         let trained: Vec<_> = trained
             .map(|trained| (trained.name, trained.index))
             .collect();
-        Ok((inputs.given, trained, loss))
+        Ok((inputs.given, trained, loss, tensors_per_node))
     })?;
     let mut reference = Interpreter::new(&graph)?;
     for given in &given {
@@ -177,7 +190,11 @@ fn differences(
         .tensors()
         .iter()
         .map(|&tensor| unsafe { node::op_name(tensor) });
-    Ok((expected, ops.collect()))
+    let forward = Forward {
+        ops: ops.collect(),
+        tensors_per_node,
+    };
+    Ok((expected, forward))
 }
 
 /// The sum of what `build` returns, weighted.

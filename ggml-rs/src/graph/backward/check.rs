@@ -60,7 +60,7 @@ fn needed(forward: &[Raw]) -> HashSet<Raw> {
 }
 
 /// What a gradient of the loss reaches.
-fn reached(forward: &[Raw], needed: &HashSet<Raw>, loss: Raw) -> HashSet<Raw> {
+pub(super) fn reached(forward: &[Raw], needed: &HashSet<Raw>, loss: Raw) -> HashSet<Raw> {
     let mut reached = HashSet::from([loss]);
     for &tensor in forward.iter().rev() {
         if reached.contains(&tensor) {

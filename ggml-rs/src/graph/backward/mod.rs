@@ -31,11 +31,12 @@
 
 mod check;
 mod expand;
+mod measure;
 mod recompute;
 mod rules;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -46,6 +47,7 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::layout::Refusal;
 
+pub(crate) use measure::most_tensors;
 pub(crate) use rules::has_backward;
 
 /// A tensor of ggml's that the builder keeps alive.
@@ -230,18 +232,14 @@ impl<'g> Builder<'g> {
         check_loss(loss)?;
         check_staging(options.staging)?;
         let all = self.core().tensors();
-        let wanted = super::builder::reachable([loss.ptr()].iter());
-        let forward: Vec<Raw> = all
-            .iter()
-            .copied()
-            .filter(|tensor| wanted.contains(tensor))
-            .collect();
+        let forward = forward(loss);
         let needed = check::differentiable(&forward, loss.ptr())?;
         let segments = match options.recompute {
             true => self.core().segments(),
             false => Vec::new(),
         };
         // What the loss does not depend on is not computed again.
+        let wanted: HashSet<Raw> = forward.iter().copied().collect();
         let again = segments
             .iter()
             .flat_map(|segment| &all[segment.clone()])
@@ -307,6 +305,15 @@ impl<'g> Builder<'g> {
         }
         Ok(())
     }
+}
+
+/// Everything that a loss depends on, in the order of creation.
+fn forward(loss: Tensor<'_>) -> Vec<Raw> {
+    let wanted = super::builder::reachable([loss.ptr()].iter());
+    let all = loss.builder().core().tensors();
+    all.into_iter()
+        .filter(|tensor| wanted.contains(tensor))
+        .collect()
 }
 
 #[track_caller]
