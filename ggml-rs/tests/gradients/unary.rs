@@ -8,7 +8,6 @@ use super::Case;
 
 type Unary = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
 
-/// Name, function, the range of its argument, and where it has no derivative.
 /// A name, the function, the range of its arguments and its kinks.
 type Function = (&'static str, Unary, (f32, f32), &'static [f32]);
 

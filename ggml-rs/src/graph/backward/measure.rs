@@ -29,13 +29,11 @@ pub(crate) fn most_tensors(loss: Tensor<'_>) -> Result<usize> {
         }
         let made = made_for(tensor, &needed)?;
         if made > MAX_TENSORS {
+            // SAFETY: as above.
+            let op = unsafe { node::op_name(tensor) };
             return Err(Error::Internal {
                 step: "the backward of a node",
-                // SAFETY: as above.
-                message: format!(
-                    "{made} tensors for {}, {MAX_TENSORS} are reserved",
-                    unsafe { node::op_name(tensor) }
-                ),
+                message: format!("{made} tensors for {op}, {MAX_TENSORS} are reserved"),
             });
         }
         most = most.max(made);
