@@ -7,6 +7,15 @@ use crate::common::values;
 
 /// A chain of layers, each a segment; returns the loss's gradient of the weights, as bits, and the plan's bytes.
 fn chain(layers: usize, recompute: bool) -> (Vec<u32>, usize) {
+    let options = BackwardOptions::default().recompute(recompute);
+    chain_on(Device::cpu().unwrap(), layers, options)
+}
+
+pub(crate) fn chain_on(
+    device: Device,
+    layers: usize,
+    options: BackwardOptions,
+) -> (Vec<u32>, usize) {
     const N: usize = 32;
     let (graph, (w, x, dw)) = Graph::build(|g| {
         let (w, w_in) = g.input("w", F32, [N, N])?;
@@ -17,13 +26,14 @@ fn chain(layers: usize, recompute: bool) -> (Vec<u32>, usize) {
             y = g.checkpoint(|| layer(w, y))?;
         }
         let loss = y.mul(y)?.mean()?;
-        let options = BackwardOptions::default().recompute(recompute);
         let gradients = g.backward_with(loss, options)?;
         Ok((w_in, x_in, g.output("dw", gradients.of(w)?)?))
     })
     .unwrap();
-    let mut backend = Device::cpu().unwrap().open().unwrap();
-    backend.set_threads(1).unwrap();
+    let mut backend = device.open().unwrap();
+    if device == Device::cpu().unwrap() {
+        backend.set_threads(1).unwrap();
+    }
     let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
     let weights: Vec<f32> = values(N * N, 1).iter().map(|w| w * 0.3).collect();
     plan.set_f32(&w, &weights).unwrap();

@@ -10,6 +10,8 @@ mod normalize;
 mod products;
 mod reduce;
 mod rows;
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+mod simulated;
 mod training;
 mod unary;
 mod views;
@@ -55,9 +57,12 @@ impl Case {
 
     /// Checks with one seed. An error is a failure, as a wrong gradient is.
     fn check(&self, seed: u64) -> std::result::Result<GradientReport, String> {
-        let options = GradientOptions::default()
-            .seed(seed)
-            .tolerance(self.tolerance);
+        let options = GradientOptions::default().seed(seed);
+        self.check_with(options.tolerance(self.tolerance))
+    }
+
+    fn check_with(&self, options: GradientOptions) -> std::result::Result<GradientReport, String> {
+        let seed = options.seed;
         let failed = |why: String| format!("{} ({}), seed {seed}: {why}", self.op, self.what);
         let report = gradients(&options, &self.build).map_err(|error| failed(error.to_string()))?;
         if !report.ops.contains(self.op) {
