@@ -9,6 +9,12 @@ use crate::slopes::Run;
 
 type Op = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
 
+/// A function of numbers.
+type Real = fn(f64) -> f64;
+
+/// A name, an op, and what it computes.
+type Function = (&'static str, Op, Real);
+
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
@@ -71,7 +77,7 @@ const AT: [f32; 16] = [
 
 #[test]
 fn functions_of_one_element() {
-    let functions: [(&str, Op, fn(f64) -> f64); 19] = [
+    let functions: [Function; 19] = [
         ("gelu", |a| a.gelu(), gelu),
         ("gelu_erf", |a| a.gelu_erf(), gelu_erf),
         ("gelu_quick", |a| a.gelu_quick(), gelu_quick),
@@ -109,7 +115,7 @@ fn functions_of_one_element() {
 
 #[test]
 fn positive_functions() {
-    let functions: [(&str, Op, fn(f64) -> f64); 2] = [
+    let functions: [Function; 2] = [
         ("log", |a| a.log(), f64::ln),
         ("sqrt", |a| a.sqrt(), f64::sqrt),
     ];
@@ -199,7 +205,7 @@ fn check_gated(
 
 #[test]
 fn gated_units() {
-    let units: [(GluOp, fn(f64) -> f64); 5] = [
+    let units: [(GluOp, Real); 5] = [
         (GluOp::Reglu, |x| x.max(0.0)),
         (GluOp::Geglu, gelu),
         (GluOp::Swiglu, silu),

@@ -73,7 +73,7 @@ fn frozen_experts_of_every_type_give_the_same_gradient() {
             let (experts, input) = g.input("experts", dtype, [32, 3, 4])?;
             // Values that every type holds: with 127 in each block, q8_0's scale is 1.
             let value = |i: usize| {
-                if i % 32 == 0 {
+                if i.is_multiple_of(32) {
                     127.0
                 } else {
                     (i * 37 % 255) as f32 - 127.0

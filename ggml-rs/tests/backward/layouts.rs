@@ -162,6 +162,10 @@ fn operands_of_products_may_repeat_their_elements() {
         frozen.push((input, Values::Floats(crate::common::values(40, 3))));
         a.view([4, 5, 2, 1], [16, 0, 0], 0)?.mul_mat(p[0])
     });
+    check("out_prod of columns", &[&[5], &[4]], WIDE, &|_, p, _| {
+        let b = p[1].view([4, 1, 1, 1], [0, 0, 0], 0)?;
+        p[0].out_prod(b)
+    });
     check("out_prod", &[&[5, 3]], WIDE, &|g, p, frozen| {
         let (b, input) = g.input("b", F32, [4, 3])?;
         frozen.push((input, Values::Floats(crate::common::values(12, 3))));

@@ -81,7 +81,7 @@ fn a_segment_as_deep_as_a_model_is_copied_without_recursion() {
         let gradients = g.backward(y)?;
         Ok((x_in, g.output("dx", gradients.of(x)?)?))
     };
-    Graph::build(|g| deep(g)).unwrap();
+    Graph::build(deep).unwrap();
 }
 
 #[test]
