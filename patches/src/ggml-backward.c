@@ -84,6 +84,11 @@ static struct ggml_tensor * between(struct ggml_context * ctx, struct ggml_tenso
     return ggml_mul(ctx, ggml_step(ctx, line(ctx, x, 1.0f, -lo)), ggml_step(ctx, line(ctx, x, -1.0f, hi)));
 }
 
+// 1 where lo <= x <= hi, else 0: where a clamp leaves x as it is, the bounds included.
+static struct ggml_tensor * unclamped(struct ggml_context * ctx, struct ggml_tensor * x, float lo, float hi) {
+    return rest(ctx, ggml_sqr(ctx, ggml_sgn(ctx, ggml_sub(ctx, x, ggml_clamp(ctx, x, lo, hi)))));
+}
+
 ////////////////////////////////////////////////////////////////////////////////
 // sums
 
@@ -175,6 +180,8 @@ static struct ggml_tensor * slope_swish(struct ggml_context * ctx, struct ggml_t
 static struct ggml_tensor * slope_gelu(struct ggml_context * ctx, struct ggml_tensor * x) {
     const float a = 0.044715f;
     const float c = sqrtf(2.0f/PI_F);
+    // Beyond, the slope is 0 or 1, and du overflows.
+    x = ggml_clamp(ctx, x, -10.0f, 10.0f);
     struct ggml_tensor * xx = ggml_sqr(ctx, x);
     struct ggml_tensor * u  = ggml_mul(ctx, x, line(ctx, xx, a*c, c));
     struct ggml_tensor * t  = ggml_tanh(ctx, u);
@@ -276,7 +283,7 @@ static void gated(
         out[0] = curve == CURVE_SILU && !oai ?
             ggml_silu_back(ctx, dx, x) : ggml_mul(ctx, dx, oai ? slope_swish(ctx, x, alpha) : curve_slope(ctx, curve, x));
         if (clamp) {
-            out[0] = ggml_mul(ctx, out[0], ggml_step(ctx, line(ctx, x_in, -1.0f, limit)));
+            out[0] = ggml_mul(ctx, out[0], unclamped(ctx, x_in, -INFINITY, limit));
         }
     }
     if (wanted[1]) {
@@ -284,7 +291,7 @@ static void gated(
             ggml_mul(ctx, x, ggml_sigmoid(ctx, ggml_scale(ctx, x, alpha))) : curve_value(ctx, curve, x);
         out[1] = ggml_mul(ctx, g, value);
         if (clamp) {
-            out[1] = ggml_mul(ctx, out[1], between(ctx, gate_in, -limit, limit));
+            out[1] = ggml_mul(ctx, out[1], unclamped(ctx, gate_in, -limit, limit));
         }
     }
 }
@@ -355,7 +362,8 @@ static struct ggml_tensor * one_hot(struct ggml_context * ctx, struct ggml_tenso
     return rest(ctx, ggml_sqr(ctx, ggml_sgn(ctx, ggml_sub(ctx, f, e))));
 }
 
-// Adds the rows of g, [k, N, batches], up by their ids: [k, rows, batches].
+// Adds the rows of g, [k, N, batches], up by their ids: [k, rows, batches]. A product with zeros and ones: an infinity in a row of g
+// is NaN in the rows of other ids. Selecting instead takes k*N*rows*batches floats, and there is no op that adds rows up on Metal.
 static struct ggml_tensor * scatter(struct ggml_context * ctx, struct ggml_tensor * g, struct ggml_tensor * ids, int64_t rows) {
     const int64_t n       = g->ne[1];
     const int64_t batches = g->ne[2]*g->ne[3];
@@ -374,14 +382,16 @@ static void mul_mat_id_rule(
     const int64_t used = ids->ne[0];
     const int64_t n    = used*ids->ne[1];
     if (needs[0]) {
-        // For each expert, the outer product with the rows of g that are not its own set to zero: m*n*experts floats.
-        struct ggml_tensor * hot  = one_hot(ctx, ids, n, as->ne[2], 1);
-        struct ggml_tensor * rows = ggml_repeat_4d(ctx, ggml_reshape_3d(ctx, g, g->ne[0], n, 1), g->ne[0], n, as->ne[2], 1);
-        struct ggml_tensor * in   = C(b);
+        // For each expert, the outer product with its own rows of g among zeros: m*experts*n floats. The rows are written there, not
+        // multiplied with 0 and 1: an infinity in a row of one expert is none of the others'.
+        struct ggml_tensor * zeros = ggml_repeat_4d(ctx, constant(ctx, g, 0.0f), g->ne[0], as->ne[2], n, 1);
+        struct ggml_tensor * rows  = ggml_set_rows(ctx, zeros,
+            ggml_reshape_3d(ctx, g, g->ne[0], 1, n), ggml_reshape_2d(ctx, C(ids), 1, n)); // [m, experts, n]
+        struct ggml_tensor * in    = C(b);
         if (b->ne[1] != used) {
             in = ggml_repeat_4d(ctx, in, b->ne[0], used, b->ne[2], 1);
         }
-        to[0] = ggml_out_prod(ctx, ggml_reshape_3d(ctx, in, b->ne[0], n, 1), ggml_mul(ctx, rows, hot));
+        to[0] = ggml_out_prod(ctx, ggml_reshape_3d(ctx, in, b->ne[0], n, 1), ggml_permute(ctx, rows, 0, 2, 1, 3));
     }
     if (needs[1]) {
         // A float copy of all experts: blocks cannot be transposed, and products with halves round g to half.
@@ -417,7 +427,8 @@ static void mul_mat_rule(
     struct ggml_tensor * a = node->src[0]; // [n, m, q2, q3]
     struct ggml_tensor * b = node->src[1]; // [n, p, r2*q2, r3*q3]
     if (needs[0]) {
-        struct ggml_tensor * x = b;
+        // The first operand of a product must not be transposed, and strides of 0 look like that. Those of a the forward has asserted.
+        struct ggml_tensor * x = ggml_is_transposed(b) ? C(b) : b;
         struct ggml_tensor * y = g;            // [m, p, r2*q2, r3*q3]
         const int64_t r2 = b->ne[2]/a->ne[2];
         if (r2 > 1) {
@@ -581,7 +592,7 @@ static struct ggml_tensor * one_source_rule(struct ggml_context * ctx, struct gg
         case GGML_OP_CONT:
             return ggml_reshape_4d(ctx, g, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
         case GGML_OP_CLAMP:
-            return ggml_mul(ctx, g, between(ctx, C(x), ggml_get_op_params_f32(node, 0), ggml_get_op_params_f32(node, 1)));
+            return ggml_mul(ctx, g, unclamped(ctx, C(x), ggml_get_op_params_f32(node, 0), ggml_get_op_params_f32(node, 1)));
         case GGML_OP_LEAKY_RELU: {
             const float slope = ggml_get_op_params_f32(node, 0);
             return ggml_mul(ctx, g, line(ctx, ggml_step(ctx, C(x)), 1.0f - slope, slope));

@@ -9,6 +9,12 @@ use crate::slopes::Run;
 
 type Op = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
 
+/// A function of numbers.
+type Real = fn(f64) -> f64;
+
+/// A name, an op, and what it computes.
+type Function = (&'static str, Op, Real);
+
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
@@ -71,7 +77,7 @@ const AT: [f32; 16] = [
 
 #[test]
 fn functions_of_one_element() {
-    let functions: [(&str, Op, fn(f64) -> f64); 19] = [
+    let functions: [Function; 19] = [
         ("gelu", |a| a.gelu(), gelu),
         ("gelu_erf", |a| a.gelu_erf(), gelu_erf),
         ("gelu_quick", |a| a.gelu_quick(), gelu_quick),
@@ -109,7 +115,7 @@ fn functions_of_one_element() {
 
 #[test]
 fn positive_functions() {
-    let functions: [(&str, Op, fn(f64) -> f64); 2] = [
+    let functions: [Function; 2] = [
         ("log", |a| a.log(), f64::ln),
         ("sqrt", |a| a.sqrt(), f64::sqrt),
     ];
@@ -199,7 +205,7 @@ fn check_gated(
 
 #[test]
 fn gated_units() {
-    let units: [(GluOp, fn(f64) -> f64); 5] = [
+    let units: [(GluOp, Real); 5] = [
         (GluOp::Reglu, |x| x.max(0.0)),
         (GluOp::Geglu, gelu),
         (GluOp::Swiglu, silu),
@@ -253,4 +259,50 @@ fn gated_units() {
         true,
         |x, y| silu(x.min(2.2)) * y.clamp(-2.2, 2.2),
     );
+}
+
+/// Terms of the slope overflow where the slope itself is 0 or 1.
+#[test]
+fn gelu_far_from_zero() {
+    let at = [2e13, -2e13, 1e30, -1e30];
+    let weights = values(4, 77);
+    let expected = [weights[0], 0.0, weights[2], 0.0];
+    let ops: [(&str, Op); 3] = [
+        ("gelu", |a| a.gelu()),
+        ("gelu_erf", |a| a.gelu_erf()),
+        ("gelu_quick", |a| a.gelu_quick()),
+    ];
+    for (name, op) in ops {
+        let mut run = Run::new(&[(&[4], at.to_vec())], &|_, p, _| op(p[0])).unwrap();
+        assert_eq!(run.gradients()[0], expected, "{name}");
+    }
+    for op in [GluOp::Geglu, GluOp::GegluErf, GluOp::GegluQuick] {
+        let params = [(&[4][..], at.to_vec()), (&[4][..], vec![1.0; 4])];
+        let mut run = Run::new(&params, &|_, p, _| p[0].glu_split(p[1], op)).unwrap();
+        assert_eq!(run.gradients()[0], expected, "{op:?}");
+    }
+}
+
+/// What a clamp leaves as it is has a slope of 1, the bounds included.
+#[test]
+fn bounds_belong_to_a_clamp() {
+    let weights = values(6, 77);
+    let at = vec![-1.0, 1.5, -1.01, 1.51, 0.3, f32::INFINITY];
+    let expected = [weights[0], weights[1], 0.0, 0.0, weights[4], 0.0];
+    let mut run = Run::new(&[(&[6], at.clone())], &|_, p, _| p[0].clamp(-1.0, 1.5)).unwrap();
+    assert_eq!(run.gradients()[0], expected);
+    let mut run = Run::new(&[(&[6], at)], &|_, p, _| p[0].clamp(f32::NEG_INFINITY, 1.5)).unwrap();
+    let below = [weights[0], weights[1], weights[2], 0.0, weights[4], 0.0];
+    assert_eq!(run.gradients()[0], below);
+    // A gate at its limit: silu(x) of an x at its own.
+    let params = [(&[2][..], vec![2.0, 2.0]), (&[2][..], vec![2.0, -2.0])];
+    let mut run = Run::new(&params, &|_, p, _| p[0].swiglu_clamp(p[1], 2.0)).unwrap();
+    for (i, (found, weight)) in run.gradients()[1].iter().zip(&weights).enumerate() {
+        close(&format!("gate {i}"), *found, silu(2.0) * f64::from(*weight));
+    }
+    for (i, (found, weight)) in run.gradients()[0].iter().zip(&weights).enumerate() {
+        let gate = [2.0, -2.0][i];
+        let expected = slope(silu, 2.0) * gate * f64::from(*weight);
+        close(&format!("x {i}"), *found, expected);
+    }
 }

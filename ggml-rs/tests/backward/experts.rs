@@ -73,7 +73,7 @@ fn frozen_experts_of_every_type_give_the_same_gradient() {
             let (experts, input) = g.input("experts", dtype, [32, 3, 4])?;
             // Values that every type holds: with 127 in each block, q8_0's scale is 1.
             let value = |i: usize| {
-                if i % 32 == 0 {
+                if i.is_multiple_of(32) {
                     127.0
                 } else {
                     (i * 37 % 255) as f32 - 127.0
@@ -95,5 +95,27 @@ fn frozen_experts_of_every_type_give_the_same_gradient() {
                 "{dtype}: {found}, not {expected}"
             );
         }
+    }
+}
+
+/// Rows of the gradient are selected, not multiplied with zeros.
+#[test]
+fn an_infinity_stays_with_its_expert() {
+    // The third expert's products are zero, where the slope of the logarithm has no bound.
+    let experts = (0..60).map(|i| if i / 15 == 2 { 0.0 } else { 1.0 });
+    let params = [
+        (&[5, 3, 4][..], experts.collect()),
+        (&[5, 1, 3][..], vec![1.0; 15]),
+    ];
+    let mut run = Run::new(&params, &|g, p, frozen| {
+        let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
+        frozen.push((input, Values::Ids(IDS.to_vec())));
+        p[0].mul_mat_id(p[1], ids)?.log()
+    })
+    .unwrap();
+    let gradient = run.gradients().remove(0);
+    for (expert, values) in gradient.chunks(15).enumerate() {
+        let finite = values.iter().all(|d| d.is_finite());
+        assert_eq!(finite, expert != 2, "expert {expert}: {values:?}");
     }
 }

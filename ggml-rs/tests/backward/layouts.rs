@@ -1,10 +1,10 @@
 //! Permuted gradients, views, and tensors of other types between a parameter and the loss.
 
-use ggml_rs::DType::{BF16, F16, F32};
-use ggml_rs::graph::SoftMax;
-use ggml_rs::{Conv2d, Result, Tensor};
+use ggml_rs::DType::{BF16, F16, F32, I32};
+use ggml_rs::graph::{GluOp, Rope, SoftMax};
+use ggml_rs::{Builder, Conv2d, Result, RowIds, RowIdsOptions, Tensor};
 
-use crate::slopes::{Run, Values, WIDE, check};
+use crate::slopes::{Frozen, Run, Values, WIDE, check};
 
 /// Something whose gradient arrives permuted, so that `op` before it gets it so.
 fn turned(op: Tensor<'_>) -> Result<Tensor<'_>> {
@@ -14,7 +14,7 @@ fn turned(op: Tensor<'_>) -> Result<Tensor<'_>> {
 #[test]
 fn permuted_gradients_reach_every_op() {
     type Op = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
-    let ops: [(&str, Op); 14] = [
+    let ops: [(&str, Op); 25] = [
         ("cont", |a| a.permute([0, 2, 1, 3])?.cont()),
         ("reshape", |a| a.reshape([6, 2, 2])),
         ("scale", |a| a.scale(2.0)),
@@ -31,6 +31,24 @@ fn permuted_gradients_reach_every_op() {
         ("two uses", |a| {
             a.transpose()?.cont()?.transpose()?.cont()?.add(a)
         }),
+        // Divisors are at least 2.
+        ("div", |a| a.div(a.sqr()?.scale_bias(1.0, 2.0)?)),
+        ("concat", |a| a.concat(a.sqr()?, 1)),
+        ("norm", |a| a.norm(1e-2)),
+        ("l2_norm", |a| a.l2_norm(1e-3)),
+        ("group_norm", |a| {
+            a.reshape([2, 3, 2, 2])?.group_norm(2, 1e-2)
+        }),
+        ("glu", |a| a.glu(GluOp::Swiglu)),
+        ("geglu_erf", |a| a.glu(GluOp::GegluErf)),
+        // All values lie inside.
+        ("clamp", |a| a.clamp(-3.0, 3.0)),
+        ("sum", |a| a.mul(a.sum()?)),
+        ("get a part", |a| {
+            let [_, nb @ ..] = a.strides();
+            a.sqr()?.view([4, 2, 2], nb, nb[0])
+        }),
+        ("log", |a| a.sqr()?.scale_bias(1.0, 1.0)?.log()),
     ];
     for (name, op) in ops {
         check(name, &[&[4, 3, 2]], WIDE, &|_, p, _| turned(op(p[0])?));
@@ -42,6 +60,8 @@ fn permuted_gradients_reach_every_op() {
             &|_, p, _| turned(op(p[0].mul(p[0])?.permute([0, 2, 1, 3])?.cont()?)?),
         );
     }
+    permuted_gradients_reach_parts();
+    permuted_gradients_reach_rows();
     check("mul_mat", &[&[4, 3, 2], &[4, 5, 2]], WIDE, &|_, p, _| {
         turned(p[0].mul_mat(p[1])?)
     });
@@ -55,6 +75,101 @@ fn permuted_gradients_reach_every_op() {
         let [_, nb @ ..] = p[0].strides();
         let view = p[0].view([4, 2], nb, nb[0])?.sum_rows()?.sum()?;
         p[0].transpose()?.cont()?.mul(view)
+    });
+}
+
+fn permuted_gradients_reach_parts() {
+    type Op = for<'g> fn(Tensor<'g>, Tensor<'g>) -> Result<Tensor<'g>>;
+    let ops: [(&str, Op); 6] = [
+        ("set", |a, b| {
+            let [_, nb @ ..] = a.strides();
+            a.sqr()?.set(b, nb, 20)
+        }),
+        ("acc", |a, b| {
+            let [_, nb @ ..] = a.strides();
+            a.sqr()?.acc(b, nb, 20)
+        }),
+        ("sub", |a, b| a.sub(b.sum()?)),
+        ("add", |a, b| a.add(b.sum()?)),
+        ("add1", |a, b| a.add1(b.sum()?)),
+        ("out_prod", |a, b| a.repeat([4, 2, 2])?.out_prod(b)),
+    ];
+    for (name, op) in ops {
+        let dims: &[usize] = if name == "out_prod" {
+            &[4, 1, 2]
+        } else {
+            &[4, 3, 2]
+        };
+        check(name, &[dims, &[2, 2, 2]], WIDE, &|_, p, _| {
+            turned(op(p[0], p[1])?)
+        });
+    }
+}
+
+fn ids<'g>(g: Builder<'g>, frozen: &mut Frozen, values: &[i32]) -> Result<RowIds<'g>> {
+    let options = RowIdsOptions::new(4).distinct();
+    let (ids, input) = g.row_ids_with("ids", [values.len()], options)?;
+    frozen.push((input, Values::Ids(values.to_vec())));
+    Ok(ids)
+}
+
+fn permuted_gradients_reach_rows() {
+    check("get_rows", &[&[5, 4]], WIDE, &|g, p, frozen| {
+        turned(p[0].get_rows(ids(g, frozen, &[3, 1])?)?)
+    });
+    check("set_rows", &[&[5, 4], &[5, 2]], WIDE, &|g, p, frozen| {
+        turned(p[0].sqr()?.set_rows(p[1], ids(g, frozen, &[3, 1])?)?)
+    });
+    check("rope", &[&[8, 3, 2]], WIDE, &|g, p, frozen| {
+        let (positions, input) = g.input("positions", I32, [2])?;
+        frozen.push((input, Values::Ids(vec![3, 7])));
+        turned(p[0].rope(positions, Rope::default())?)
+    });
+    check(
+        "mul_mat_id",
+        &[&[5, 3, 4], &[5, 1, 3]],
+        WIDE,
+        &|g, p, frozen| {
+            let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
+            frozen.push((input, Values::Ids(vec![3, 1, 0, 3, 2, 1])));
+            turned(p[0].mul_mat_id(p[1], ids)?)
+        },
+    );
+    check("add_id", &[&[5, 2, 3], &[5, 4]], WIDE, &|g, p, frozen| {
+        let (ids, input) = g.expert_ids("ids", 2, 3, 4)?;
+        frozen.push((input, Values::Ids(vec![3, 1, 0, 3, 2, 1])));
+        turned(p[0].add_id(p[1], ids)?)
+    });
+}
+
+#[test]
+fn operands_of_products_may_repeat_their_elements() {
+    // One column, whose strides are 0.
+    check("one column", &[&[4], &[4, 5]], WIDE, &|_, p, _| {
+        p[1].mul_mat(p[0].view([4, 1, 1, 1], [0, 0, 0], 0)?)
+    });
+    check("one row", &[&[4, 3], &[4]], WIDE, &|_, p, _| {
+        let [_, nb @ ..] = p[0].strides();
+        p[1].view([4, 1, 1, 1], nb, 0)?.mul_mat(p[0])
+    });
+    check("frozen columns", &[&[4, 5]], WIDE, &|g, p, frozen| {
+        let (b, input) = g.input("b", F32, [4, 6])?;
+        frozen.push((input, Values::Floats(crate::common::values(24, 3))));
+        p[0].mul_mat(b.view([4, 3, 2, 1], [0, 16, 0], 0)?)
+    });
+    check("frozen matrices", &[&[4, 3, 2]], WIDE, &|g, p, frozen| {
+        let (a, input) = g.input("a", F32, [4, 10])?;
+        frozen.push((input, Values::Floats(crate::common::values(40, 3))));
+        a.view([4, 5, 2, 1], [16, 0, 0], 0)?.mul_mat(p[0])
+    });
+    check("out_prod of columns", &[&[5], &[4]], WIDE, &|_, p, _| {
+        let b = p[1].view([4, 1, 1, 1], [0, 0, 0], 0)?;
+        p[0].out_prod(b)
+    });
+    check("out_prod", &[&[5, 3]], WIDE, &|g, p, frozen| {
+        let (b, input) = g.input("b", F32, [4, 3])?;
+        frozen.push((input, Values::Floats(crate::common::values(12, 3))));
+        p[0].out_prod(b.view([4, 3, 1, 1], [0, 0, 0], 0)?)
     });
 }
 

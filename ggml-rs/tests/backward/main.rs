@@ -12,4 +12,6 @@ mod normalize;
 mod optimizer;
 mod recompute;
 mod refused;
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+mod simulated;
 mod slopes;

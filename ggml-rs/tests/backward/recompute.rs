@@ -7,6 +7,15 @@ use crate::common::values;
 
 /// A chain of layers, each a segment; returns the loss's gradient of the weights, as bits, and the plan's bytes.
 fn chain(layers: usize, recompute: bool) -> (Vec<u32>, usize) {
+    let options = BackwardOptions::default().recompute(recompute);
+    chain_on(Device::cpu().unwrap(), layers, options)
+}
+
+pub(crate) fn chain_on(
+    device: Device,
+    layers: usize,
+    options: BackwardOptions,
+) -> (Vec<u32>, usize) {
     const N: usize = 32;
     let (graph, (w, x, dw)) = Graph::build(|g| {
         let (w, w_in) = g.input("w", F32, [N, N])?;
@@ -17,13 +26,14 @@ fn chain(layers: usize, recompute: bool) -> (Vec<u32>, usize) {
             y = g.checkpoint(|| layer(w, y))?;
         }
         let loss = y.mul(y)?.mean()?;
-        let options = BackwardOptions::default().recompute(recompute);
         let gradients = g.backward_with(loss, options)?;
         Ok((w_in, x_in, g.output("dw", gradients.of(w)?)?))
     })
     .unwrap();
-    let mut backend = Device::cpu().unwrap().open().unwrap();
-    backend.set_threads(1).unwrap();
+    let mut backend = device.open().unwrap();
+    if device == Device::cpu().unwrap() {
+        backend.set_threads(1).unwrap();
+    }
     let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
     let weights: Vec<f32> = values(N * N, 1).iter().map(|w| w * 0.3).collect();
     plan.set_f32(&w, &weights).unwrap();
@@ -71,7 +81,7 @@ fn a_segment_as_deep_as_a_model_is_copied_without_recursion() {
         let gradients = g.backward(y)?;
         Ok((x_in, g.output("dx", gradients.of(x)?)?))
     };
-    Graph::build(|g| deep(g)).unwrap();
+    Graph::build(deep).unwrap();
 }
 
 #[test]
@@ -82,6 +92,19 @@ fn segments_nest_and_may_write_nothing() {
         let y = g.checkpoint(|| g.checkpoint(|| x.sin()?.exp())?.sin())?;
         let gradients = g.backward(y.sum()?)?;
         g.output("dx", gradients.of(x)?)
+    })
+    .unwrap();
+    // The write is none of the loss's: nothing computes it again.
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4])?;
+        let x = x.set_param()?;
+        let to = g.empty("to", F32, [4])?;
+        let y = g.checkpoint(|| {
+            let y = x.sin()?;
+            y.scale(2.0)?.cpy(to)?;
+            y.exp()
+        })?;
+        g.output("dx", g.backward(y.sum()?)?.of(x)?)
     })
     .unwrap();
     let refused = Graph::build(|g| {

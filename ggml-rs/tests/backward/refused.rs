@@ -1,6 +1,6 @@
 //! What a backward refuses, before it makes a node; the graph stays as it was.
 
-use ggml_rs::DType::{BF16, F16, F32, I32};
+use ggml_rs::DType::{BF16, F16, F32, I32, Q8_0};
 use ggml_rs::{
     BackwardOptions, Builder, Conv2d, Error, Graph, Result, Rope, SoftMax, Staging, Tensor,
 };
@@ -56,6 +56,58 @@ fn ops_without_a_backward_are_named() {
         error(|_, x| x.cumsum()?.named("sums")?.sum()),
         "CUMSUM",
         "[sums]",
+    );
+}
+
+/// What a rule takes for a constant counts too where nothing else of its node is trained: its part of the gradient would be missing.
+#[test]
+fn constants_are_refused_beside_frozen_operands() {
+    type Op = for<'g> fn(Builder<'g>, Tensor<'g>, Tensor<'g>) -> Result<Tensor<'g>>;
+    let ops: [(&str, &str, Op); 3] = [
+        ("CROSS_ENTROPY_LOSS", "labels", |_, frozen, w| {
+            frozen.cross_entropy_loss(w)
+        }),
+        ("SOFT_MAX", "mask", |_, frozen, w| {
+            let options = SoftMax {
+                mask: Some(w),
+                ..SoftMax::default()
+            };
+            frozen.soft_max_ext(options)?.sum()
+        }),
+        ("ROPE", "frequency factors", |g, frozen, w| {
+            let (positions, _) = g.input("positions", I32, [1])?;
+            let [_, nb @ ..] = w.strides();
+            let options = Rope {
+                freq_factors: Some(w.view([4], nb, 0)?),
+                ..Rope::default()
+            };
+            frozen.reshape([8, 4, 1])?.rope(positions, options)?.sum()
+        }),
+    ];
+    for (op, why, build) in ops {
+        for deep in [false, true] {
+            let error = error(|g, w| {
+                let (frozen, _) = g.input("frozen", F32, [8, 4])?;
+                // Behind an op without a backward ggml has no rule to try either.
+                let constant = if deep { w.cumsum()? } else { w };
+                build(g, frozen, constant)?.add(w.mul(w)?.sum()?)
+            });
+            says(error, op, why);
+        }
+    }
+}
+
+/// ggml asserts on the types of what it counts, whether a gradient arrives there or not.
+#[test]
+fn other_types_are_refused_behind_a_flat_op() {
+    says(
+        error(|_, x| {
+            let x = x.reshape([32])?;
+            let flat = x.cast(Q8_0)?.cast(F32)?.floor()?.sum()?;
+            flat.add(x.sum()?)
+        }),
+        "CPY",
+        "q8_0",
     );
 }
 
@@ -198,6 +250,20 @@ fn views_that_overlap_are_refused() {
         "VIEW",
         "contiguous",
     );
+}
+
+/// A gradient has the shape of what was viewed, so there is no place in it for the rest of the base.
+#[test]
+fn views_beyond_what_they_view_are_refused() {
+    let view = |from: usize, to: usize, offset: usize| {
+        error(move |_, x| {
+            let x = x.reshape([32])?;
+            let [_, nb @ ..] = x.strides();
+            x.view([from], nb, 0)?.view([to], nb, offset)?.sum()
+        })
+    };
+    says(view(2, 4, 0), "VIEW", "beyond");
+    says(view(4, 4, 16), "VIEW", "beyond");
 }
 
 #[test]

@@ -8,8 +8,10 @@ use super::Case;
 
 type Unary = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
 
-/// Name, function, the range of its argument, and where it has no derivative.
-const FUNCTIONS: [(&str, Unary, (f32, f32), &[f32]); 22] = [
+/// A name, the function, the range of its arguments and its kinks.
+type Function = (&'static str, Unary, (f32, f32), &'static [f32]);
+
+const FUNCTIONS: [Function; 22] = [
     ("SQR", |a| a.sqr(), (-2.0, 2.0), &[]),
     ("SQRT", |a| a.sqrt(), (0.2, 3.0), &[]),
     ("LOG", |a| a.log(), (0.2, 3.0), &[]),

@@ -29,11 +29,12 @@ pub use inputs::Inputs;
 pub use ops::differentiable_ops;
 pub use report::{Deviation, GradientReport};
 
+use crate::backend::Scheduler;
 use crate::check::Interpreter;
 use crate::device::{Device, DeviceKind};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
-use crate::graph::{BackwardOptions, Graph, Output, Tensor, node};
+use crate::graph::{BackwardOptions, Graph, Output, Tensor, most_tensors, node};
 use crate::plan::{Placement, Plan, PlanOptions};
 use inputs::Given;
 use report::{larger, worst};
@@ -50,7 +51,7 @@ pub struct GradientOptions {
     pub tolerance: f64,
     /// The same for the formulas in double precision. The default, 1e-6, is for constants in f32.
     pub formula_tolerance: f64,
-    /// The device; `None` is the CPU.
+    /// The device; `None` is the CPU. The CPU computes what another device does not run, and the report names those ops.
     pub device: Option<Device>,
     /// How the backward is made.
     pub backward: BackwardOptions,
@@ -118,18 +119,22 @@ pub fn gradients(
     options: &GradientOptions,
     build: impl for<'g> Fn(&mut Inputs<'g>) -> Result<Tensor<'g>>,
 ) -> Result<GradientReport> {
-    let (expected, ops) = differences(options.seed, &build)?;
+    let (expected, forward) = differences(options.seed, &build)?;
     let formulas = Backward::build(options, &build)?.evaluate()?;
-    let mut device = None;
+    let (mut device, mut on_cpu) = (None, BTreeSet::new());
     for placement in PLACEMENTS {
-        let got = Backward::build(options, &build)?.compute(options.device, placement)?;
+        let (got, elsewhere) =
+            Backward::build(options, &build)?.compute(options.device, placement)?;
+        on_cpu.extend(elsewhere);
         let found = compare(&expected, &got, options.tolerance)?;
         device = Some(device.map_or(found.clone(), |worst| larger(worst, found)));
     }
     Ok(GradientReport {
         seed: options.seed,
         elements: expected.iter().map(|input| input.values.len()).sum(),
-        ops,
+        ops: forward.ops,
+        tensors_per_node: forward.tensors_per_node,
+        on_cpu,
         formula: compare(&expected, &formulas, options.formula_tolerance)?,
         device: device.ok_or_else(no_input)?,
     })
@@ -141,20 +146,32 @@ struct Expected {
     values: Vec<f64>,
 }
 
-/// Central differences of the graph without a backward, and the ops that it is made of.
+/// What is known of the graph without a backward.
+struct Forward {
+    ops: BTreeSet<String>,
+    tensors_per_node: usize,
+}
+
+/// Central differences of the graph without a backward, and what it is made of.
 #[track_caller]
 fn differences(
     seed: u64,
     build: &impl for<'g> Fn(&mut Inputs<'g>) -> Result<Tensor<'g>>,
-) -> Result<(Vec<Expected>, BTreeSet<String>)> {
-    let (graph, (given, trained, loss)) = Graph::build(|g| {
+) -> Result<(Vec<Expected>, Forward)> {
+    let (graph, (given, trained, loss, tensors_per_node)) = Graph::build(|g| {
         let mut inputs = Inputs::new(g, seed);
-        let loss = g.output("loss", loss(&mut inputs, build)?)?;
+        let loss = loss(&mut inputs, build)?;
+        // Without an input there is nothing to measure; the caller says so.
+        let tensors_per_node = match inputs.trained.is_empty() {
+            true => 0,
+            false => most_tensors(loss)?,
+        };
+        let loss = g.output("loss", loss)?;
         let trained = inputs.trained.into_iter();
         let trained: Vec<_> = trained
             .map(|trained| (trained.name, trained.index))
             .collect();
-        Ok((inputs.given, trained, loss))
+        Ok((inputs.given, trained, loss, tensors_per_node))
     })?;
     let mut reference = Interpreter::new(&graph)?;
     for given in &given {
@@ -177,7 +194,11 @@ fn differences(
         .tensors()
         .iter()
         .map(|&tensor| unsafe { node::op_name(tensor) });
-    Ok((expected, ops.collect()))
+    let forward = Forward {
+        ops: ops.collect(),
+        tensors_per_node,
+    };
+    Ok((expected, forward))
 }
 
 /// The sum of what `build` returns, weighted.
@@ -245,19 +266,25 @@ impl Backward {
         outputs.map(|output| reference.read(output)).collect()
     }
 
-    /// The gradients as a device computes them.
-    fn compute(self, device: Option<Device>, placement: Placement) -> Result<Vec<Vec<f64>>> {
-        let device = device.map_or_else(Device::cpu, Ok)?;
-        let mut backend = device.open()?;
-        if device.kind() == DeviceKind::Cpu {
-            // Waiting for each other would take several threads longer than these graphs take one.
-            backend.set_threads(1)?;
-        }
-        let mut plan = Plan::new(self.graph, &backend, PlanOptions { placement })?;
+    /// The gradients as a device computes them, and the ops that the CPU computed instead.
+    fn compute(
+        self,
+        device: Option<Device>,
+        placement: Placement,
+    ) -> Result<(Vec<Vec<f64>>, BTreeSet<String>)> {
+        let cpu = Device::cpu()?;
+        let first = device.unwrap_or(cpu);
+        let mut scheduler = scheduler(first)?;
+        let mut plan = Plan::new(self.graph, &scheduler, PlanOptions { placement })?;
+        let on_cpu = plan
+            .assigned()
+            .filter(|node| node.device != first)
+            .map(|node| node.op)
+            .collect();
         for given in &self.given {
             given.set_plan(&mut plan)?;
         }
-        plan.run(&mut backend)?;
+        plan.run(&mut scheduler)?;
         if matches!(placement, Placement::Separate { .. }) {
             plan.check_sentinels()?;
         }
@@ -265,7 +292,19 @@ impl Backward {
             let values = plan.read_f32(output)?;
             Ok(values.into_iter().map(f64::from).collect())
         };
-        self.outputs.iter().map(wide).collect()
+        let gradients: Result<_> = self.outputs.iter().map(wide).collect();
+        Ok((gradients?, on_cpu))
+    }
+}
+
+/// A device, and the CPU after it where that is another one.
+fn scheduler(first: Device) -> Result<Scheduler> {
+    let mut cpu = Device::cpu()?.open()?;
+    // Waiting for each other would take several threads longer than these graphs take one.
+    cpu.set_threads(1)?;
+    match first.kind() {
+        DeviceKind::Cpu => Scheduler::new([cpu]),
+        _ => Scheduler::new([first.open()?, cpu]),
     }
 }
 

@@ -46,6 +46,10 @@ pub struct GradientReport {
     pub elements: usize,
     /// The ops of the graph without its backward, as ggml names them.
     pub ops: BTreeSet<String>,
+    /// The most tensors that a backward makes for one node of it. The check fails for more than a backward reserves.
+    pub tensors_per_node: usize,
+    /// The ops that the CPU computed for a device that does not run them. Empty where the CPU is the device.
+    pub on_cpu: BTreeSet<String>,
     /// The worst element of the formulas: the graph's own backward nodes, evaluated in double precision. The tolerance covers
     /// constants that ggml keeps in f32.
     pub formula: Deviation,

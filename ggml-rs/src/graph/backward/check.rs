@@ -8,6 +8,7 @@ use super::rules::{self, Rule};
 use super::{Raw, writes};
 use crate::error::{Error, NotDifferentiable, OpError, Result};
 use crate::graph::node::{self, Node, Op};
+use crate::layout::Layout;
 
 /// The tensors of `forward` that depend on a marked one: those for which the backward makes nodes.
 ///
@@ -34,6 +35,9 @@ pub(super) fn differentiable(forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>>
         if writes::in_place(tensor) {
             return Err(refuse(tensor, "an op in place has no backward"));
         }
+        if let Some(why) = uncounted(tensor, &needed) {
+            return Err(refuse(tensor, why));
+        }
         if reached.contains(&tensor) {
             check(tensor, &needed)?;
         }
@@ -41,7 +45,7 @@ pub(super) fn differentiable(forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>>
     Ok(needed)
 }
 
-/// What depends on a marked tensor through operands that a gradient could flow to.
+/// What depends on a marked tensor as ggml counts it.
 fn needed(forward: &[Raw]) -> HashSet<Raw> {
     let mut needed = HashSet::new();
     for &tensor in forward {
@@ -56,7 +60,7 @@ fn needed(forward: &[Raw]) -> HashSet<Raw> {
 }
 
 /// What a gradient of the loss reaches.
-fn reached(forward: &[Raw], needed: &HashSet<Raw>, loss: Raw) -> HashSet<Raw> {
+pub(super) fn reached(forward: &[Raw], needed: &HashSet<Raw>, loss: Raw) -> HashSet<Raw> {
     let mut reached = HashSet::from([loss]);
     for &tensor in forward.iter().rev() {
         if reached.contains(&tensor) {
@@ -66,14 +70,36 @@ fn reached(forward: &[Raw], needed: &HashSet<Raw>, loss: Raw) -> HashSet<Raw> {
     reached
 }
 
-/// The operands of a tensor that a gradient could flow to.
+/// The operands of a tensor through which it may come to need a gradient.
 fn flows(tensor: Raw) -> impl Iterator<Item = Raw> {
     // SAFETY: the builder keeps its tensors alive.
-    let raw = unsafe { tensor.as_ref() };
-    rules::sources(tensor)
-        .iter()
-        .filter_map(|&i| Raw::new(*raw.src.get(i)?))
+    let (raw, op) = unsafe { (tensor.as_ref(), node::op(tensor)) };
+    rules::counted(op)
+        .filter_map(|place| Raw::new(*raw.src.get(place)?))
         .filter(move |&source| source != tensor)
+}
+
+/// Why ggml asserts when it counts a node, whether a gradient reaches that or not. It counts no node of I32.
+fn uncounted(tensor: Raw, needed: &HashSet<Raw>) -> Option<String> {
+    let types = [
+        sys::GGML_TYPE_F32,
+        sys::GGML_TYPE_F16,
+        sys::GGML_TYPE_BF16,
+        sys::GGML_TYPE_I32,
+    ];
+    // SAFETY: the builder keeps its tensors alive.
+    let dtype = |tensor: Raw| unsafe { tensor.as_ref() }.type_;
+    if dtype(tensor) == sys::GGML_TYPE_I32 {
+        return None;
+    }
+    let source = flows(tensor)
+        .find(|&source| needed.contains(&source) && !types.contains(&dtype(source)))?;
+    // SAFETY: as above.
+    let layout = unsafe { Layout::of(source.as_ptr()) }.ok()?;
+    Some(format!(
+        "an operand is {}: gradients go through f32, f16 and bf16",
+        layout.dtype
+    ))
 }
 
 #[track_caller]

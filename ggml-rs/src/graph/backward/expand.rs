@@ -1,18 +1,18 @@
 //! The call of ggml's backward, in a context that it cannot exhaust.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ptr::null_mut;
 
 use ggml_sys as sys;
 
-use super::Raw;
+use super::{Raw, check};
 use crate::error::{Error, OpError, Result};
 use crate::graph::Context;
 use crate::guard;
 
 /// No rule, ours in `ggml-backward.c` or ggml's own, makes more tensors than this for one node, those that add its result to another
 /// gradient included.
-const MAX_TENSORS: usize = 64;
+pub(super) const MAX_TENSORS: usize = 64;
 
 /// What a backward made.
 pub(super) struct Made {
@@ -25,45 +25,58 @@ pub(super) struct Made {
 
 /// Makes the nodes that compute the gradients of `loss`.
 ///
-/// `forward` is everything that the loss depends on, in the order of creation; `needed` how many of them need a gradient. All was
+/// `forward` is everything that the loss depends on, in the order of creation; `needed` are those that need a gradient. All was
 /// checked, so that ggml has nothing to refuse.
 ///
 /// # Errors
-/// [`Error::Alloc`]; [`Error::Param`] for more tensors than ggml counts; [`Error::Internal`] when it refuses after all.
+/// [`Error::Alloc`]; [`Error::Param`] for more tensors than ggml counts; [`Error::NotDifferentiable`] when it goes on to a node that
+/// was not checked; [`Error::Internal`] when it refuses after all.
 #[track_caller]
-pub(super) fn backward(forward: &[Raw], loss: Raw, needed: usize) -> Result<Made> {
-    let bound = MAX_TENSORS.saturating_mul(needed).saturating_add(1);
+pub(super) fn backward(forward: &[Raw], loss: Raw, needed: &HashSet<Raw>) -> Result<Made> {
+    let bound = MAX_TENSORS.saturating_mul(needed.len()).saturating_add(1);
     let size = bound.saturating_add(forward.len());
     // ggml counts nodes in an `int` and doubles the count for its hash table.
     if size > (i32::MAX / 4) as usize {
-        let detail = format!("{needed} nodes to differentiate are more than ggml counts");
+        let detail = format!(
+            "{} nodes to differentiate are more than ggml counts",
+            needed.len()
+        );
         return Err(Error::Param(OpError::new("backward", detail, Vec::new())));
     }
     // SAFETY: a constant of ggml's, without arguments.
     let overhead = unsafe { sys::ggml_tensor_overhead() };
     let context = Context::new(bound.saturating_mul(overhead))?;
+    let scratch = scratch(size)?;
+    // SAFETY: the loss is alive, one element of F32, and the context has room for one more than the bound.
+    let one = guard::call("ggml_fill", || unsafe {
+        sys::ggml_fill(context.as_ptr(), loss.as_ptr(), 1.0)
+    })?;
+    let given = Raw::new(one).map(|one| (loss, one)).into_iter().collect();
+    let graph = {
+        let _loss = Loss::mark(loss);
+        expand(&context, &scratch, forward, &given, size)?
+    };
+    Ok(Made {
+        tensors: tensors(&context),
+        gradients: gradients(graph, forward, needed)?,
+        contexts: vec![context],
+    })
+}
+
+/// Room for a graph of so many nodes, which is needed during a call alone.
+pub(super) fn scratch(size: usize) -> Result<Context> {
     // SAFETY: a function of its arguments alone.
     let bytes = guard::call("ggml_graph_overhead_custom", || unsafe {
         sys::ggml_graph_overhead_custom(size, true)
     })?;
-    // The graph is needed during the call alone.
-    let scratch = Context::new(bytes)?;
-    let gradients = {
-        let _loss = Loss::mark(loss);
-        expand(&context, &scratch, forward, loss, size)?
-    };
-    Ok(Made {
-        tensors: tensors(&context),
-        contexts: vec![context],
-        gradients,
-    })
+    Context::new(bytes)
 }
 
 /// Flags a tensor as a loss as long as it lives, so that a later backward of another one does not find two.
-struct Loss(Raw);
+pub(super) struct Loss(Raw);
 
 impl Loss {
-    fn mark(loss: Raw) -> Self {
+    pub fn mark(loss: Raw) -> Self {
         // SAFETY: the builder keeps its tensors alive. The setter asserts what was checked, one element of F32.
         unsafe { (*loss.as_ptr()).flags |= sys::GGML_TENSOR_FLAG_LOSS };
         Self(loss)
@@ -77,13 +90,14 @@ impl Drop for Loss {
     }
 }
 
-fn expand(
+/// Calls ggml's backward of a graph in `scratch`. `given` are gradients that are there before.
+pub(super) fn expand(
     context: &Context,
     scratch: &Context,
     forward: &[Raw],
-    loss: Raw,
+    given: &HashMap<Raw, Raw>,
     size: usize,
-) -> Result<HashMap<Raw, Raw>> {
+) -> Result<*mut sys::ggml_cgraph> {
     // SAFETY: the context was sized for this graph.
     let graph = guard::call("ggml_new_graph_custom", || unsafe {
         sys::ggml_new_graph_custom(scratch.as_ptr(), size, true)
@@ -95,30 +109,43 @@ fn expand(
             sys::ggml_build_forward_expand(graph, tensor.as_ptr());
         })?;
     }
-    // SAFETY: the loss is alive, one element of F32, and the context has room for one more than the bound.
-    let one = guard::call("ggml_fill", || unsafe {
-        sys::ggml_fill(context.as_ptr(), loss.as_ptr(), 1.0)
-    })?;
     // SAFETY: the graph is alive.
     let nodes = usize::try_from(unsafe { sys::ggml_graph_n_nodes(graph) }).unwrap_or(0);
     let mut accumulators = vec![null_mut(); nodes];
     for (i, accumulator) in accumulators.iter_mut().enumerate() {
         // SAFETY: the index is below the number of nodes.
-        if unsafe { sys::ggml_graph_node(graph, i as i32) } == loss.as_ptr() {
-            *accumulator = one;
+        let node = Raw::new(unsafe { sys::ggml_graph_node(graph, i as i32) });
+        if let Some(gradient) = node.and_then(|node| given.get(&node)) {
+            *accumulator = gradient.as_ptr();
         }
     }
     // SAFETY: graph, context and tensors are alive; there is an accumulator, or null, for every node.
     guard::call("ggml_build_backward_expand", || unsafe {
         sys::ggml_build_backward_expand(context.as_ptr(), graph, accumulators.as_mut_ptr());
     })?;
+    Ok(graph)
+}
+
+/// The gradients of the marked tensors among `forward`, from a graph whose memory is still there.
+#[track_caller]
+fn gradients(
+    graph: *mut sys::ggml_cgraph,
+    forward: &[Raw],
+    needed: &HashSet<Raw>,
+) -> Result<HashMap<Raw, Raw>> {
     let mut gradients = HashMap::new();
     for &tensor in forward {
         // SAFETY: the builder keeps its tensors alive.
         let marked = unsafe { tensor.as_ref() }.flags & sys::GGML_TENSOR_FLAG_PARAM != 0;
         // SAFETY: graph and tensor are alive.
         let gradient = unsafe { sys::ggml_graph_get_grad(graph, tensor.as_ptr()) };
-        if let Some(gradient) = Raw::new(gradient).filter(|_| marked) {
+        let Some(gradient) = Raw::new(gradient) else {
+            continue;
+        };
+        if !needed.contains(&tensor) {
+            return Err(check::refuse(tensor, "its gradient was not checked"));
+        }
+        if marked {
             gradients.insert(tensor, gradient);
         }
     }
@@ -199,7 +226,7 @@ mod tests {
                     let forward: Vec<Raw> =
                         all.into_iter().filter(|t| wanted.contains(t)).collect();
                     let needed = super::super::check::differentiable(&forward, loss.ptr())?;
-                    Ok(backward(&forward, loss.ptr(), needed.len())?.tensors.len())
+                    Ok(backward(&forward, loss.ptr(), &needed)?.tensors.len())
                 };
                 let (one, two) = (forward(1)?, forward(2)?);
                 // One more use: the op's nodes, and those of permute, cont and sums.

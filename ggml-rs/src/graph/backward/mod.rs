@@ -27,17 +27,16 @@
 //! without a backward is an error that names it, before anything is made.
 //!
 //! What a backward makes runs on every device, but for the gradients of `get_rows` from one matrix (an embedding), of `pool_2d`,
-//! of `im2col` and of `diag_mask_inf` and `diag_mask_zero`, which the CPU alone computes. Memory beyond results and gradients:
-//! `mul_mat_id` takes `m * rows * experts` floats for the gradient of its experts (`m` results for each of `rows` chosen experts), and
-//! a float copy of all experts, transposed, for that of its activations.
+//! of `im2col` and of `diag_mask_inf` and `diag_mask_zero`, which the CPU alone computes.
 
 mod check;
 mod expand;
+mod measure;
 mod recompute;
 mod rules;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -48,6 +47,7 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::layout::Refusal;
 
+pub(crate) use measure::most_tensors;
 pub(crate) use rules::has_backward;
 
 /// A tensor of ggml's that the builder keeps alive.
@@ -120,7 +120,8 @@ impl<'g> Gradients<'g> {
     /// Returns the sum, which must be an output (or something that an output depends on) for the addition to run.
     ///
     /// # Errors
-    /// As [`Gradients::of`]; [`Error::Shape`] or [`Error::DType`] unless `into` is F32 and has the shape of `tensor`.
+    /// As [`Gradients::of`] and [`Tensor::add_inplace`]; [`Error::Shape`] or [`Error::DType`] unless `into` is F32 and has the shape
+    /// of `tensor`.
     #[doc(alias = "ggml_add_inplace")]
     #[track_caller]
     pub fn accumulate(&self, tensor: Tensor<'g>, into: Tensor<'g>) -> Result<Tensor<'g>> {
@@ -136,17 +137,11 @@ impl<'g> Gradients<'g> {
         if into.dtype() != DType::F32 {
             return Err(refusal.dtype("gradients are summed in f32"));
         }
-        if !into.is_contiguous() {
-            return Err(refusal.layout("the sum must be contiguous"));
-        }
         let gradient = match gradient.is_contiguous() {
             true => gradient,
             false => gradient.cont()?,
         };
-        // SAFETY: both are alive and of one shape, which is what ggml_add_inplace asserts.
-        into.make("accumulate", |context| unsafe {
-            sys::ggml_add_inplace(context, into.as_ptr(), gradient.as_ptr())
-        })
+        into.add_inplace(gradient)
     }
 
     /// How many marked tensors have a gradient.
@@ -215,6 +210,15 @@ impl<'g> Builder<'g> {
     /// an optimizer's step written before this call) may have changed such a value, or where a value comes from memory that was
     /// written through another tensor, whose gradient would be lost.
     ///
+    /// Memory beyond results and gradients: `mul_mat_id` takes `m * rows * experts` floats for the gradient of its experts (`m` results
+    /// for each of `rows` chosen experts), and for that of its activations a float copy of all experts, transposed, or two where they
+    /// are not F32. `add_id`, and `get_rows` from several matrices, take ids times rows floats several times, `rows` of what the
+    /// ids choose from.
+    ///
+    /// The gradients of `add_id`, and of `get_rows` from several matrices, are products with zeros and ones: an infinity in one row of
+    /// the result's gradient is NaN in the rows that other ids chose, or none. For `mul_mat_id` the same goes for an infinity in the
+    /// activations, in all experts. At the bounds of `clamp`, and of units that clamp, the slope is 1.
+    ///
     /// # Errors
     /// [`Error::NotDifferentiable`] for a node without a backward, with the node and a way out where there is one;
     /// [`Error::Shape`] and [`Error::DType`] for a loss that is not one F32 element; [`Error::Param`] when it depends on no marked
@@ -228,22 +232,22 @@ impl<'g> Builder<'g> {
         check_loss(loss)?;
         check_staging(options.staging)?;
         let all = self.core().tensors();
-        let wanted = super::builder::reachable([loss.ptr()].iter());
-        let forward: Vec<Raw> = all
-            .iter()
-            .copied()
-            .filter(|tensor| wanted.contains(tensor))
-            .collect();
+        let forward = forward(loss);
         let needed = check::differentiable(&forward, loss.ptr())?;
         let segments = match options.recompute {
             true => self.core().segments(),
             false => Vec::new(),
         };
-        recompute::check(&all, &segments)?;
-        let again = segments.iter().flat_map(|segment| &all[segment.clone()]);
+        // What the loss does not depend on is not computed again.
+        let wanted: HashSet<Raw> = forward.iter().copied().collect();
+        let again = segments
+            .iter()
+            .flat_map(|segment| &all[segment.clone()])
+            .filter(|tensor| wanted.contains(tensor));
+        recompute::check(again.clone())?;
         let differentiated = forward.iter().filter(|tensor| needed.contains(tensor));
         writes::check(&all, differentiated.chain(again).copied())?;
-        let mut made = expand::backward(&forward, loss.ptr(), needed.len())?;
+        let mut made = expand::backward(&forward, loss.ptr(), &needed)?;
         let first = made.tensors.clone();
         if !segments.is_empty() {
             recompute::rewire(&all, &segments, &mut made)?;
@@ -301,6 +305,15 @@ impl<'g> Builder<'g> {
         }
         Ok(())
     }
+}
+
+/// Everything that a loss depends on, in the order of creation.
+fn forward(loss: Tensor<'_>) -> Vec<Raw> {
+    let wanted = super::builder::reachable([loss.ptr()].iter());
+    let all = loss.builder().core().tensors();
+    all.into_iter()
+        .filter(|tensor| wanted.contains(tensor))
+        .collect()
 }
 
 #[track_caller]

@@ -15,15 +15,14 @@ use crate::error::{Error, Result};
 use crate::graph::Context;
 use crate::guard;
 
-/// Refuses segments that write in place, or call the user: a second time would not give the same values.
+/// Refuses to compute again what writes in place, or calls the user: a second time would not give the same values.
 ///
 /// # Errors
 /// [`Error::NotDifferentiable`] for the first such node.
 #[track_caller]
-pub(super) fn check(all: &[Raw], segments: &[Range<usize>]) -> Result<()> {
-    let mut inside = segments.iter().flat_map(|segment| &all[segment.clone()]);
+pub(super) fn check<'a>(mut again: impl Iterator<Item = &'a Raw>) -> Result<()> {
     let once = |tensor: Raw| writes::writes(tensor) || check::is_custom(tensor);
-    match inside.find(|&&tensor| once(tensor)) {
+    match again.find(|&&tensor| once(tensor)) {
         Some(&tensor) => Err(check::refuse(
             tensor,
             "it writes in place or calls a closure, which a checkpoint cannot do again: take it out",

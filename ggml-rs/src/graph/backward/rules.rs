@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::Raw;
 use crate::dtype::DType::{self, BF16, F16, F32};
-use crate::graph::node::{Glu, Node, Op, Unary, op};
+use crate::graph::node::{Glu, Node, Op, Unary};
 use crate::layout::Layout;
 
 /// What a gradient of a node's result means for its sources.
@@ -134,21 +134,23 @@ pub(super) fn reads_result(op: Op) -> bool {
     )
 }
 
-/// The sources of a tensor that a gradient could flow to.
-pub(super) fn sources(tensor: Raw) -> &'static [usize] {
-    // SAFETY: the builder keeps its tensors alive.
-    let op = unsafe { op(tensor) };
-    match op.map(rule) {
-        // What is taken as constant counts where it depends on a marked tensor: its gradient would be lost.
-        _ if op == Some(Op::SoftMax) => &[0, 1, 2],
-        _ if op == Some(Op::Rope) => &[0, 2],
-        _ if op == Some(Op::CrossEntropyLoss) => &[0, 1],
-        Some(Rule::Flows(sources) | Rule::Casts(sources)) => sources,
-        // A node without a rule is found by the check, so its sources count.
-        Some(Rule::Missing(_)) | None => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-        Some(Rule::Flat) => &[],
-    }
+/// The places whose tensors make ggml count a node as one that needs a gradient, if they need one themselves.
+///
+/// More than those that a gradient flows to: what a rule takes for a constant counts too, so that it is found and refused. Mirrors
+/// `ggml_build_backward_expand` and our `ggml_backward_is_flat`, by what they leave out.
+pub(super) fn counted(op: Option<Op>) -> impl Iterator<Item = usize> {
+    let ignored: &[usize] = match op {
+        Some(op) if rule(op) == Rule::Flat => &ALL,
+        Some(Op::Im2col) => &[0],
+        Some(Op::Cpy | Op::GetRows | Op::Rope | Op::SetRows) => &[1],
+        Some(Op::AddId | Op::MulMatId) => &[2],
+        _ => &[],
+    };
+    ALL.into_iter().filter(|place| !ignored.contains(place))
 }
+
+/// Every place for a source.
+const ALL: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// Why a node of an op that has a backward has none all the same; `needs` says which of its places need a gradient.
 ///
@@ -159,7 +161,7 @@ pub(super) fn refusal(tensor: Raw, node: &Node, needs: impl Fn(usize) -> bool) -
         return Some(why.to_owned());
     }
     types(node, rule, &needs)
-        .or_else(|| constants(node.op, &needs))
+        .or_else(|| constants(node.op, rule, &needs))
         .or_else(|| parameters(tensor, node, &needs))
 }
 
@@ -193,20 +195,25 @@ fn types(node: &Node, rule: Rule, needs: &impl Fn(usize) -> bool) -> Option<Stri
     None
 }
 
-/// Operands that are taken as constants.
-fn constants(op: Op, needs: &impl Fn(usize) -> bool) -> Option<String> {
-    let refuse = |why: &str| {
-        Some(format!(
-            "{why} has no gradient, and depends on a marked tensor"
-        ))
+/// Operands that are taken as constants: counted, or written to, and without a gradient.
+fn constants(op: Op, rule: Rule, needs: &impl Fn(usize) -> bool) -> Option<String> {
+    let (Rule::Flows(flows) | Rule::Casts(flows)) = rule else {
+        return None;
     };
-    match op {
-        Op::Cpy if needs(1) => refuse("what cpy writes to"),
-        Op::SoftMax if needs(1) => refuse("the mask"),
-        Op::Rope if needs(2) => refuse("the tensor of frequency factors"),
-        Op::CrossEntropyLoss if needs(1) => refuse("the tensor of labels"),
-        _ => None,
-    }
+    let written = (op == Op::Cpy).then_some(1);
+    let place = counted(Some(op))
+        .chain(written)
+        .find(|&place| !flows.contains(&place) && needs(place))?;
+    let what = match (op, place) {
+        (Op::Cpy, 1) => "what cpy writes to".to_owned(),
+        (Op::SoftMax, 1) => "the mask".to_owned(),
+        (Op::Rope, 2) => "the tensor of frequency factors".to_owned(),
+        (Op::CrossEntropyLoss, 1) => "the tensor of labels".to_owned(),
+        _ => format!("operand {place}"),
+    };
+    Some(format!(
+        "{what} has no gradient, and depends on a marked tensor"
+    ))
 }
 
 fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Option<String> {
@@ -215,7 +222,9 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
     };
     match node.op {
         // SAFETY: the builder keeps its tensors alive.
-        Op::View if unsafe { tensor.as_ref() }.op == sys::GGML_OP_VIEW => view(a, &node.dst),
+        Op::View if unsafe { tensor.as_ref() }.op == sys::GGML_OP_VIEW => {
+            view(a, &node.dst, view_offset(node))
+        }
         Op::Pad if node.params[8] != 0 => Some("circular padding has no backward".to_owned()),
         Op::GroupNorm if a.ne[2] % node.params[0].max(1) as usize != 0 => {
             Some("the last group has fewer channels: a backward needs whole groups".to_owned())
@@ -233,8 +242,12 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
         Op::MulMatId if needs(1) && a.ne[3] != 1 => {
             Some("experts in four dimensions have no backward".to_owned())
         }
-        Op::MulMatId if needs(0) && a.ne[2] > EXACT => {
-            Some("more experts than an f32 counts exactly".to_owned())
+        // Ids of these are compared in f32.
+        Op::AddId if needs(1) && node.slot(1).is_some_and(|b| b.ne[1] > EXACT) => {
+            Some("more rows than an f32 counts exactly".to_owned())
+        }
+        Op::GetRows if a.ne[2] * a.ne[3] > 1 && a.ne[1] > EXACT => {
+            Some("more rows, of several matrices, than an f32 counts exactly".to_owned())
         }
         _ => None,
     }
@@ -243,8 +256,14 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
 /// Whole numbers up to here are exact in f32, in which ids are compared.
 const EXACT: usize = 1 << 24;
 
+/// Where a view begins, in bytes from the start of what it is a view of: ggml stores a `size_t` in its first parameters.
+fn view_offset(node: &Node) -> usize {
+    let [low, high] = [node.params[0], node.params[1]].map(|half| u64::from(half as u32));
+    usize::try_from(high << 32 | low).unwrap_or(usize::MAX)
+}
+
 /// A gradient is added to the part that was viewed, row by row and by several threads, in a contiguous tensor.
-fn view(of: &Layout, dst: &Layout) -> Option<String> {
+fn view(of: &Layout, dst: &Layout, offset: usize) -> Option<String> {
     if !of.is_contiguous() {
         return Some(
             "a view of a tensor that is not contiguous: call cont() before view()".to_owned(),
@@ -253,6 +272,14 @@ fn view(of: &Layout, dst: &Layout) -> Option<String> {
     if of.elements() > i32::MAX as usize / 4 {
         return Some(
             "a view of more than 2 GiB of floats, in which gradients have no offsets".to_owned(),
+        );
+    }
+    // A view of a view may leave it, as long as it stays in their base.
+    let last = dst.extent().and_then(|extent| extent.checked_add(offset));
+    if last.is_none_or(|last| Some(last) > of.extent()) {
+        return Some(
+            "the view reaches beyond what it is a view of: view the tensor that holds all of it"
+                .to_owned(),
         );
     }
     let mut end = dst.nb[0].saturating_mul(dst.ne[0]);
@@ -276,9 +303,18 @@ mod tests {
     #[test]
     fn overlapping_views_are_refused() {
         let base = layout(F32, &[8, 4]);
-        let part = |ne: [usize; 4], nb: [usize; 4]| view(&base, &Layout { dtype: F32, ne, nb });
+        let part = |ne: [usize; 4], nb: [usize; 4]| view(&base, &Layout { dtype: F32, ne, nb }, 0);
         assert_eq!(part([4, 4, 1, 1], [4, 32, 128, 128]), None);
         assert!(part([4, 4, 1, 1], [4, 4, 16, 16]).is_some());
         assert!(part([4, 2, 2, 1], [4, 64, 32, 128]).is_some());
+    }
+
+    #[test]
+    fn views_that_leave_what_they_view_are_refused() {
+        let (base, part) = (layout(F32, &[8, 4]), layout(F32, &[8]));
+        assert_eq!(view(&base, &part, 96), None);
+        for offset in [100, usize::MAX] {
+            assert!(view(&base, &part, offset).is_some(), "{offset}");
+        }
     }
 }

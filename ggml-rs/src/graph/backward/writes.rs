@@ -10,20 +10,12 @@ use ggml_sys as sys;
 
 use super::{Raw, check};
 use crate::error::Result;
+use crate::graph::node;
 
 /// Whether a node writes to the memory of another tensor.
 pub(super) fn writes(tensor: Raw) -> bool {
     // SAFETY: the builder keeps its tensors alive.
-    let raw = unsafe { tensor.as_ref() };
-    let views = matches!(
-        raw.op,
-        sys::GGML_OP_NONE
-            | sys::GGML_OP_VIEW
-            | sys::GGML_OP_RESHAPE
-            | sys::GGML_OP_PERMUTE
-            | sys::GGML_OP_TRANSPOSE
-    );
-    !raw.view_src.is_null() && !views
+    unsafe { !tensor.as_ref().view_src.is_null() && !node::is_empty(tensor) }
 }
 
 /// Whether a node's result overwrites an operand that it computes from: ggml's in-place ops, which have no backward.
@@ -31,32 +23,6 @@ pub(super) fn in_place(tensor: Raw) -> bool {
     // SAFETY: the builder keeps its tensors alive.
     let op = unsafe { tensor.as_ref() }.op;
     writes(tensor) && !matches!(op, sys::GGML_OP_CPY | sys::GGML_OP_SET_ROWS)
-}
-
-/// The tensor that owns the memory.
-fn base(tensor: Raw) -> Raw {
-    // SAFETY: the builder keeps its tensors alive; ggml makes `view_src` point to the base, never to another view.
-    Raw::new(unsafe { tensor.as_ref() }.view_src).unwrap_or(tensor)
-}
-
-/// The owners of the memory that a node writes to, apart from its own.
-fn targets(tensor: Raw) -> Vec<Raw> {
-    let mut targets = Vec::new();
-    if writes(tensor) {
-        targets.push(base(tensor));
-    }
-    // SAFETY: the builder keeps its tensors alive.
-    let raw = unsafe { tensor.as_ref() };
-    if raw.op == sys::GGML_OP_OPT_STEP_ADAMW {
-        // The moments, of which the node's description says nothing.
-        targets.extend(
-            raw.src[2..4]
-                .iter()
-                .filter_map(|&source| Raw::new(source))
-                .map(base),
-        );
-    }
-    targets
 }
 
 /// Refuses a backward of which a write may have changed a value. `all` are the builder's tensors in the order of creation,
@@ -69,7 +35,8 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
     let index: HashMap<Raw, usize> = all.iter().copied().zip(0..).collect();
     let mut written: HashMap<Raw, Vec<usize>> = HashMap::new();
     for (i, &tensor) in all.iter().enumerate() {
-        for base in targets(tensor) {
+        // SAFETY: the builder keeps its tensors alive.
+        for base in unsafe { node::written(tensor) } {
             written.entry(base).or_default().push(i);
         }
     }
@@ -80,7 +47,9 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
     for node in nodes.filter(|&node| !check::is_flat(node)) {
         let result = check::reads_result(node).then_some(node);
         for read in reads(node).chain(result) {
-            let writes = written.get(&base(read)).into_iter().flatten();
+            // SAFETY: as above.
+            let base = unsafe { node::base(read) };
+            let writes = written.get(&base).into_iter().flatten();
             for &write in writes.filter(|&&write| all[write] != node) {
                 unchanged(read, (node, at(node)), (all[write], write))?;
             }
