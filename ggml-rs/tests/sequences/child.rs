@@ -15,10 +15,15 @@ pub const FAULT: char = '!';
 pub const MOVE: char = '=';
 pub const END: char = '#';
 
-pub fn run(device: &str, seeds: Range<u64>, tell: bool) {
+/// Runs `seeds`. `how` is `tell` to name every move on stderr, or `abort` and a seed at which to die, for the test of the parent.
+pub fn run(device: &str, seeds: Range<u64>, how: &[String]) {
     let device = Device::by_name(device).unwrap();
     let mut world = World::new(device).unwrap();
-    world.tell = tell;
+    world.tell = how.iter().any(|word| word == "tell");
+    let dies_at: Option<u64> = match how {
+        [word, seed] if word == "abort" => Some(seed.parse().unwrap()),
+        _ => None,
+    };
     let moves = world.moves.len();
     let mut counts = Counts {
         made: vec![0; moves],
@@ -28,6 +33,9 @@ pub fn run(device: &str, seeds: Range<u64>, tell: bool) {
     let mut ends = [0_u64; 3];
     for seed in seeds {
         say(&format!("{AT} {seed}"));
+        if dies_at == Some(seed) {
+            std::process::abort();
+        }
         let outcome = catch_unwind(AssertUnwindSafe(|| world.sequence(seed, &mut counts)));
         match outcome {
             Ok(Ok(Outcome::Ran)) => ends[0] += 1,

@@ -19,13 +19,14 @@ fn visit(folder: &Path, ops: bool, found: &mut BTreeSet<String>) {
         if path.is_dir() {
             visit(&path, ops || path.ends_with("ops"), found);
         } else {
-            methods(&fs::read_to_string(&path).unwrap(), ops, found);
+            found.extend(methods(&fs::read_to_string(&path).unwrap(), ops));
         }
     }
 }
 
-/// The methods of a file whose result may be an error.
-fn methods(text: &str, ops: bool, found: &mut BTreeSet<String>) {
+/// The methods of a file whose result may be an error: those of `ops`, or those that name a function of ggml.
+pub fn methods(text: &str, ops: bool) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
     let mut named = false;
     let mut rest = text;
     while let Some((line, after)) = rest.split_once('\n') {
@@ -46,4 +47,5 @@ fn methods(text: &str, ops: bool, found: &mut BTreeSet<String>) {
         }
         rest = after;
     }
+    found
 }

@@ -49,11 +49,13 @@ fn main() -> ExitCode {
         && first == "--child"
     {
         let seeds = start.parse().unwrap()..end.parse().unwrap();
-        child::run(device, seeds, rest.iter().any(|word| word == "tell"));
+        child::run(device, seeds, rest);
         return ExitCode::SUCCESS;
     }
     let trials = vec![
         Trial::test("every_constructor_is_a_move", every_constructor),
+        Trial::test("constructors_are_found_in_sources", constructors_are_found),
+        Trial::test("a_child_that_dies_is_a_fault_with_its_seed", dead_children),
         Trial::test("sequences_on_the_cpu_run_or_are_refused", || {
             let wanted = wanted(ON_THE_CPU);
             let report = sequences("CPU", wanted)?;
@@ -75,7 +77,7 @@ fn wanted(usual: u64) -> u64 {
 
 /// Runs seeds 0 to `count`. Fails for faults, and where too few sequences ran to show anything.
 fn sequences(device: &str, count: u64) -> Result<parent::Report, Failed> {
-    let report = parent::run(device, 0..count);
+    let report = parent::run(device, 0..count, &[]);
     let [ran, refused, stopped] = report.ends;
     println!("{device}: {ran} sequences ran, {refused} were refused, {stopped} were stopped");
     for (name, [made, refused, ran]) in &report.moves {
@@ -133,5 +135,41 @@ fn every_constructor() -> Result<(), Failed> {
     match missing.is_empty() {
         true => Ok(()),
         false => Err(format!("no move makes: {}", missing.join(" ")).into()),
+    }
+}
+
+/// What is a constructor, in words as the sources have them.
+fn constructors_are_found() -> Result<(), Failed> {
+    let text = "
+        #[doc(alias = \"ggml_add\")]
+        #[track_caller]
+        pub fn add(self, b: Tensor<'g>) -> Result<Self> { .. }
+        pub fn without_alias(
+            self,
+        ) -> Result<Self> { .. }
+        #[doc(alias = \"ggml_nbytes\")]
+        pub fn no_error(&self) -> usize { .. }
+        pub(crate) fn hidden(self) -> Result<Self> { .. }
+        // pub fn commented(self) -> Result<Self> { .. }
+    ";
+    let found = |ops| covered::methods(text, ops).into_iter().collect::<Vec<_>>();
+    match (found(true).as_slice(), found(false).as_slice()) {
+        ([a, b], [c]) if a == "add" && b == "without_alias" && c == "add" => Ok(()),
+        (ops, rest) => Err(format!("{ops:?}, {rest:?}").into()),
+    }
+}
+
+/// A signal is seen, the seed is named, and the seeds behind it run.
+fn dead_children() -> Result<(), Failed> {
+    let report = parent::run("CPU", 0..8, &["abort", "3"]);
+    let ended: u64 = report.ends.iter().sum();
+    match report.faults.as_slice() {
+        [(3, fault)] if cfg!(not(unix)) || fault.starts_with("signal 6") => {}
+        faults => return Err(format!("{faults:?}").into()),
+    }
+    // 4 to 7: what the dead child had counted is lost.
+    match ended {
+        4 => Ok(()),
+        _ => Err(format!("{ended} sequences ended").into()),
     }
 }

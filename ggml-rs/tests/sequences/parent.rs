@@ -30,7 +30,9 @@ pub struct Report {
 }
 
 /// Runs `seeds` on a device, in as many children at a time as there are cores.
-pub fn run(device: &str, seeds: Range<u64>) -> Report {
+///
+/// `how` goes to the children.
+pub fn run(device: &str, seeds: Range<u64>, how: &[&str]) -> Report {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let next = Mutex::new(seeds.start);
     let report = Mutex::new(Report::default());
@@ -41,13 +43,16 @@ pub fn run(device: &str, seeds: Range<u64>) -> Report {
                     if lock(&report).faults.len() >= ENOUGH {
                         break;
                     }
-                    one_range(device, range, &report);
+                    one_range((device, how), range, &report);
                 }
             });
         }
     });
     report.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The device, and how children run.
+type What<'a> = (&'a str, &'a [&'a str]);
 
 /// How a person runs one seed again.
 pub fn again(device: &str, seed: u64) -> String {
@@ -73,9 +78,9 @@ fn take(next: &Mutex<u64>, end: u64) -> Option<Range<u64>> {
 }
 
 /// A child for the range, and another for what is left of it where that one dies.
-fn one_range(device: &str, mut range: Range<u64>, report: &Mutex<Report>) {
+fn one_range(what: What<'_>, mut range: Range<u64>, report: &Mutex<Report>) {
     while !range.is_empty() && lock(report).faults.len() < ENOUGH {
-        let Some(died_at) = one_child(device, range.clone(), report) else {
+        let Some(died_at) = one_child(what, range.clone(), report) else {
             return;
         };
         range.start = died_at + 1;
@@ -83,8 +88,8 @@ fn one_range(device: &str, mut range: Range<u64>, report: &Mutex<Report>) {
 }
 
 /// Runs a child; the seed at which it died.
-fn one_child(device: &str, range: Range<u64>, report: &Mutex<Report>) -> Option<u64> {
-    let mut child = start(device, &range);
+fn one_child(what: What<'_>, range: Range<u64>, report: &Mutex<Report>) -> Option<u64> {
+    let mut child = start(what, &range);
     let errors = child.stderr.take().map(|mut stream| {
         thread::spawn(move || {
             let mut text = Vec::new();
@@ -112,10 +117,11 @@ fn one_child(device: &str, range: Range<u64>, report: &Mutex<Report>) -> Option<
     Some(at)
 }
 
-fn start(device: &str, range: &Range<u64>) -> Child {
+fn start((device, how): What<'_>, range: &Range<u64>) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["--child", device])
         .args([range.start, range.end].map(|seed| seed.to_string()))
+        .args(how)
         // A debugger takes seconds to say where.
         .env("GGML_NO_BACKTRACE", "1")
         .stdin(Stdio::null())
