@@ -187,8 +187,13 @@ fn ending(status: ExitStatus) -> String {
     status.to_string()
 }
 
-/// The last lines of what a child wrote to stderr.
+/// What a child wrote to stderr: what a sanitizer found, or the last lines.
 fn tail(errors: &str) -> String {
+    let found = |line: &&str| line.contains("runtime error: ") || line.contains("ERROR: ");
     let lines: Vec<&str> = errors.lines().collect();
-    lines[lines.len().saturating_sub(12)..].join(" | ")
+    let reports: Vec<&str> = lines.iter().copied().filter(found).take(2).collect();
+    match reports.is_empty() {
+        true => lines[lines.len().saturating_sub(12)..].join(" | "),
+        false => reports.join(" | "),
+    }
 }
