@@ -382,3 +382,29 @@ fn wrong_ids_are_refused_before_a_run() {
     refused(plan.set_i64(&wide, &[1 << 32, 1]));
     assert!(matches!(plan.set_i64(&ids, &[0, 0]), Err(Error::DType(_))));
 }
+
+/// Found by random sequences: ggml planned scratch for one thread, and all wrote to it. The sum makes the graph run on all
+/// threads; the rows are long, so that what lies behind the scratch is no memory of ours.
+#[test]
+fn rows_of_f16_are_converted_in_scratch_of_each_thread() {
+    const ROW: usize = 1 << 18;
+    const ROWS: usize = 32;
+    let (graph, (b_in, ids_in, out)) = Graph::build(|g| {
+        let (b, b_in) = g.input("b", DType::F16, [ROW, ROWS])?;
+        let options = RowIdsOptions::new(ROWS).distinct();
+        let (ids, ids_in) = g.row_ids_with("ids", [ROWS], options)?;
+        let a = g.empty("a", DType::F32, [ROW, ROWS])?.set_rows(b, ids)?;
+        Ok((b_in, ids_in, g.output("out", a.add(a)?.sum_rows()?)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    backend.set_threads(32).unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    let rows = (0..ROWS).flat_map(|row| std::iter::repeat_n(row as f32, ROW));
+    plan.set_f32(&b_in, &rows.collect::<Vec<_>>()).unwrap();
+    let backwards: Vec<i32> = (0..ROWS as i32).rev().collect();
+    plan.set_i32(&ids_in, &backwards).unwrap();
+    plan.run(&mut backend).unwrap();
+    let expected: Vec<f32> = (0..ROWS).rev().map(|row| (2 * row * ROW) as f32).collect();
+    assert_eq!(plan.read_f32(&out).unwrap(), expected);
+}

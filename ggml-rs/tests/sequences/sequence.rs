@@ -101,7 +101,7 @@ impl World {
         };
         let outcome = match second {
             Some(Ok(second)) => self.both((graph, &recipe), second, options, &mut random)?,
-            _ => match random.below(24) {
+            _ => match random.below(12) {
                 0 => run(graph, &mut self.backends[1], options, &recipe, &mut random)?,
                 1 | 2 => run(graph, &mut self.scheduler, options, &recipe, &mut random)?,
                 _ => run(graph, &mut self.backends[0], options, &recipe, &mut random)?,
