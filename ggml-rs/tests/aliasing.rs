@@ -182,6 +182,15 @@ fn states_of_a_delta_net_are_there_for_all_who_read_them() {
     });
 }
 
+#[test]
+fn a_diagonal_has_strides_of_its_own() {
+    check(|case| {
+        // A row of a longer tensor: the stride to the next row is not that of a row.
+        let row = case.input(&[64, 4])?.view([16, 1], [256, 1024, 1024], 0)?;
+        case.output(row.diag()?)
+    });
+}
+
 /// What no barrier orders runs the other way round there. One process an order: a device reads its setting once.
 #[test]
 fn values_do_not_depend_on_the_order_of_dispatches() {
@@ -196,7 +205,7 @@ fn values_do_not_depend_on_the_order_of_dispatches() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && text.contains("7 passed"),
+        output.status.success() && text.contains("8 passed"),
         "{text}"
     );
 }

@@ -7,19 +7,22 @@ use ggml_rs::check::GradientOptions;
 
 use super::cases;
 
-/// What Metal's kernels and the order of their sums may add to a case's own tolerance. A guess that no run has measured.
-const TOLERANCE: f64 = 2e-4;
-
-/// The ops of the cases, forward and backward, that Metal does not have.
-const ON_CPU: [&str; 8] = [
+/// The ops of the cases, forward and backward, that run on the CPU: Metal does not have them, or not for every layout and shape
+/// of the cases (ADD, SUB, MUL and DIV with transposed operands, GROUP_NORM of several images).
+const ON_CPU: [&str; 13] = [
+    "ADD",
     "ADD1",
     "CROSS_ENTROPY_LOSS",
     "DIAG_MASK_INF",
     "DIAG_MASK_ZERO",
+    "DIV",
     "GET_ROWS_BACK",
+    "GROUP_NORM",
     "IM2COL_BACK",
+    "MUL",
     "POOL_2D_BACK",
     "REPEAT_BACK",
+    "SUB",
 ];
 
 #[test]
@@ -30,10 +33,12 @@ fn gradients_agree_on_the_simulated_device() {
     for case in cases() {
         let options = GradientOptions::default()
             .device(device)
-            .tolerance(case.tolerance.max(TOLERANCE));
+            .tolerance(case.tolerance);
         match case.check_with(options) {
             Ok(report) => {
-                if case.tolerance <= TOLERANCE && report.device.error > worst.0 {
+                if case.tolerance <= GradientOptions::default().tolerance
+                    && report.device.error > worst.0
+                {
                     let what = format!("{} ({}): {}", case.op, case.what, report.device);
                     worst = (report.device.error, what);
                 }

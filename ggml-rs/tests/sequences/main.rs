@@ -29,7 +29,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const ON_THE_CPU: u64 = 100_000;
 /// The simulated device is slower, and refuses more.
 #[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
-const SIMULATED: u64 = 2_000;
+const SIMULATED: u64 = 20_000;
 /// Fewer sequences than this need not show every op.
 const ALL_OPS: u64 = 20_000;
 

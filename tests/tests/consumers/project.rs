@@ -109,13 +109,16 @@ impl Project {
         succeed(&mut self.cargo(&[&["run", "--quiet"], flags].concat()))
     }
 
-    /// Lets ggml-sys's build script find objects that this workspace compiled.
+    /// Lets ggml-sys's build script find objects that an earlier consumer compiled.
     ///
     /// Its folder has a name that only cargo knows, so the build is started without a source of ggml first, which fails
     /// as soon as the folder is there. The build script compares the content of every file that went into an object, and
     /// compiles again whatever is not the same.
     fn seed(&self, flags: &[&str]) -> Result<()> {
-        let workspace = Path::new(env!("GGML_ROOT"));
+        let donor = donors()?
+            .into_iter()
+            .find(|out| out.join("libggmlrs.a").is_file());
+        let Some(donor) = donor else { return Ok(()) };
         let before = donors()?;
         let mut command = self.cargo(&[&["build", "--quiet"], flags].concat());
         let failed = command.env("GGML_SRC_DIR", self.path("nothing")).output()?;
@@ -124,7 +127,7 @@ impl Project {
             "a build without a source of ggml succeeded"
         );
         for out in donors()?.difference(&before) {
-            copy(&workspace.join("objects"), &out.join("objects"))?;
+            copy(&donor.join("objects"), &out.join("objects"))?;
         }
         Ok(())
     }

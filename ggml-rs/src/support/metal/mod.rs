@@ -85,7 +85,7 @@ pub fn check(node: &Node) -> Verdict {
 }
 
 fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
-    let multiplies = a.dtype.is_quantized() || matches!(a.dtype, F32 | F16 | BF16);
+    let multiplies = a.dtype.dequantizes() || matches!(a.dtype, F32 | F16 | BF16);
     require(multiplies, format!("there is no kernel for {}", a.dtype))?;
     require(
         matches!(b.dtype, F32 | F16),
@@ -172,6 +172,9 @@ mod tests {
         assert!(product(layout(BF16, &[8, 4]), layout(F32, &[8, 4])).is_ok());
         assert!(product(layout(F32, &[8, 4]), layout(BF16, &[8, 4])).is_err());
         assert!(product(layout(I32, &[8, 4]), layout(F32, &[8, 4])).is_err());
+        for dots_only in [DType::Q8_1, DType::Q8_K] {
+            assert!(product(layout(dots_only, &[256, 4]), layout(F32, &[256, 4])).is_err());
+        }
         let many = layout(F32, &[8, 4, 1 << 15]);
         assert!(product(many, many).unwrap_err().contains("16 bits"));
     }
