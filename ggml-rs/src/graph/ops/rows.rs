@@ -25,7 +25,7 @@ impl<'g> Tensor<'g> {
         })
     }
 
-    /// The gradient of [`Tensor::get_rows`]: `self` [n, r] is added to the rows that the ids [r] name, of zeros in the shape
+    /// The gradient of [`Tensor::get_rows`]: `self` [n, r] is added to the rows that the ids `[r]` name, of zeros in the shape
     /// [n, rows] of `like`. F32. Rows that are named more than once add up.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl<'g> FlashAttn<'g> {
         }
     }
 
-    /// With these sinks, F32 [heads].
+    /// With these sinks, F32 `[heads]`.
     #[doc(alias = "ggml_flash_attn_ext_add_sinks")]
     pub const fn sinks(self, sinks: Tensor<'g>) -> Self {
         Self {

@@ -15,7 +15,7 @@ const MIXES: usize = (2 + STREAMS) * STREAMS;
 const MOST_ITERATIONS: usize = 1 << 16;
 
 impl<'g> Tensor<'g> {
-    /// The matrices that mix 4 streams: mixes `self` [24, tokens], scale [3 or more] and base [24], all of F32, give
+    /// The matrices that mix 4 streams: mixes `self` [24, tokens], scale [3 or more] and base `[24]`, all of F32, give
     /// [4, 4, tokens]. The softmax of `self[8 + i + 4 * j] * scale[2] + base[8 + i + 4 * j]` over `i`, plus `eps`, is divided
     /// by its sums (plus `eps`) over `j`, then `iterations - 1` times by those over `i` and over `j`.
     ///

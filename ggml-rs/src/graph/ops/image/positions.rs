@@ -35,7 +35,7 @@ impl<'g> Builder<'g> {
 }
 
 impl<'g> Tensor<'g> {
-    /// Embeddings of time steps: `self` [n] of F32 gives [dim, n] with `cos(t * f[j])` for the first half of a column and
+    /// Embeddings of time steps: `self` `[n]` of F32 gives [dim, n] with `cos(t * f[j])` for the first half of a column and
     /// `sin(t * f[j])` for the second, where `f[j] = max_period^(-j / (dim / 2))`. The last row of an odd `dim` is 0.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub struct SsmScan<'g> {
     pub b: Tensor<'g>,
     /// What of the state is an output [state, groups, tokens, sequences].
     pub c: Tensor<'g>,
-    /// Where each sequence's state is [sequences].
+    /// Where each sequence's state is `[sequences]`.
     pub ids: RowIds<'g>,
     /// How many of the last states are kept: 1, or more for Mamba-2.
     pub states: usize,
