@@ -2,36 +2,9 @@
 
 mod common;
 
-use common::{Operand, PLACEMENTS, devices, run_on};
+use common::{Operand, PLACEMENTS, assert_close, devices, run, run_on};
 use ggml_rs::DType::{self, BF16, F16, F32, Q8_0};
-use ggml_rs::{Builder, Device, Error, FlashAttn, Result, Tensor};
-
-/// Runs with both placements, which must agree.
-fn run(
-    device: Device,
-    inputs: &[&Operand],
-    build: impl for<'g> Fn(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
-) -> Vec<f32> {
-    let [pooled, separate] = PLACEMENTS.map(|placement| {
-        run_on(device, inputs, placement, &build)
-            .unwrap_or_else(|error| panic!("{}: {error}", device.name()))
-    });
-    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&pooled), bits(&separate), "on {}", device.name());
-    pooled
-}
-
-#[track_caller]
-fn assert_close(got: &[f32], expected: &[f64], tolerance: f64, what: &str) {
-    assert_eq!(got.len(), expected.len(), "{what}");
-    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
-        let got = f64::from(got);
-        assert!(
-            (got - expected).abs() <= tolerance,
-            "{what}: element {i} is {got}, not {expected}"
-        );
-    }
-}
+use ggml_rs::{Device, Error, FlashAttn};
 
 /// Sizes and parameters of an attention.
 #[derive(Clone, Copy)]

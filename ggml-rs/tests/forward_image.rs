@@ -2,36 +2,9 @@
 
 mod common;
 
-use common::{Operand, PLACEMENTS, devices, run_on};
+use common::{Operand, assert_close, devices, run};
 use ggml_rs::DType::{F16, F32};
-use ggml_rs::{Builder, Device, Interpolation, Result, Scale, Tensor};
-
-/// Runs with both placements, which must agree.
-fn run(
-    device: Device,
-    inputs: &[&Operand],
-    build: impl for<'g> Fn(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
-) -> Vec<f32> {
-    let [pooled, separate] = PLACEMENTS.map(|placement| {
-        run_on(device, inputs, placement, &build)
-            .unwrap_or_else(|error| panic!("{}: {error}", device.name()))
-    });
-    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&pooled), bits(&separate), "on {}", device.name());
-    pooled
-}
-
-#[track_caller]
-fn assert_close(got: &[f32], expected: &[f64], tolerance: f64, what: &str) {
-    assert_eq!(got.len(), expected.len(), "{what}");
-    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
-        let got = f64::from(got);
-        assert!(
-            (got - expected).abs() <= tolerance,
-            "{what}: element {i} is {got}, not {expected}"
-        );
-    }
-}
+use ggml_rs::{Device, Interpolation, Scale};
 
 /// The weights of pixels along a dimension, for each pixel of the result.
 fn weights(from: usize, to: usize, options: Interpolation) -> Vec<Vec<(usize, f64)>> {

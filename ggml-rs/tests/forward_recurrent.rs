@@ -3,26 +3,9 @@
 
 mod common;
 
-use common::{Operand, PLACEMENTS, devices, run_on};
+use common::{Operand, PLACEMENTS, devices, run, run_on};
 use ggml_rs::DType::{F32, I32};
-use ggml_rs::{
-    Builder, Device, Error, GatedDeltaNet, Graph, Plan, PlanOptions, Result, SsmScan, Tensor,
-};
-
-/// Runs with both placements, which must agree.
-fn run(
-    device: Device,
-    inputs: &[&Operand],
-    build: impl for<'g> Fn(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
-) -> Vec<f32> {
-    let [pooled, separate] = PLACEMENTS.map(|placement| {
-        run_on(device, inputs, placement, &build)
-            .unwrap_or_else(|error| panic!("{}: {error}", device.name()))
-    });
-    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&pooled), bits(&separate), "on {}", device.name());
-    pooled
-}
+use ggml_rs::{Device, Error, GatedDeltaNet, Graph, Plan, PlanOptions, Result, SsmScan};
 
 #[track_caller]
 fn assert_close(got: &[f32], expected: &[f64], tolerance: f64, what: &str) {

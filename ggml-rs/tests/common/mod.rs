@@ -126,3 +126,31 @@ pub fn run_on(
     }
     plan.read_f32(&y)
 }
+
+/// Runs a graph of some inputs and one output with both placements, which must agree bit for bit.
+pub fn run(
+    device: Device,
+    inputs: &[&Operand],
+    build: impl for<'g> Fn(Builder<'g>, &[Tensor<'g>]) -> Result<Tensor<'g>>,
+) -> Vec<f32> {
+    let [pooled, separate] = PLACEMENTS.map(|placement| {
+        run_on(device, inputs, placement, &build)
+            .unwrap_or_else(|error| panic!("{}: {error}", device.name()))
+    });
+    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&pooled), bits(&separate), "on {}", device.name());
+    pooled
+}
+
+/// Compares element by element, within an absolute tolerance.
+#[track_caller]
+pub fn assert_close(got: &[f32], expected: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let got = f64::from(got);
+        assert!(
+            (got - expected).abs() <= tolerance,
+            "{what}: element {i} is {got}, not {expected}"
+        );
+    }
+}
