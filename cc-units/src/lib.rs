@@ -8,6 +8,9 @@
 //! Content, not time stamps: a file that is written again with the same bytes recompiles nothing. Paths below a
 //! [root](UnitSet::root) are recorded relative to it, so that a tree that moves keeps its objects.
 //!
+//! Where the environment variable `GGML_RS_OBJECT_CACHE` names a folder, builds share their objects through it, under the
+//! same conditions.
+//!
 //! Two limits. A *new* header that shadows one found before is not noticed until the unit changes for another reason,
 //! as with every build tool that relies on dependency files. And only compilers with the GCC command line are driven
 //! (GCC, Clang, Apple Clang, MinGW); `cl.exe` is refused with an error.
@@ -24,6 +27,7 @@
 //! # }
 //! ```
 
+mod cache;
 mod compiler;
 mod depfile;
 mod error;

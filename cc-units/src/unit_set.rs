@@ -13,7 +13,9 @@ use std::{
 };
 
 use crate::{
-    Error, depfile,
+    Error,
+    cache::Cache,
+    depfile,
     record::{self, FileHashes},
     roots::Roots,
 };
@@ -161,6 +163,22 @@ impl UnitSet {
     fn compile_unit(&self, driver: &Driver, unit: &Unit) -> Result<(), Error> {
         // First of all, so that an interrupted compilation leaves no record.
         remove_if_present(&unit.record)?;
+        let cache = Cache::from_environment();
+        let (source, command) = (&unit.source, &driver.fingerprint);
+        if let Some(cache) = &cache
+            && cache.fetch(source, command, &self.roots, &unit.object, &unit.record)
+        {
+            return Ok(());
+        }
+        self.run_compiler(driver, unit)?;
+        if let Some(cache) = &cache {
+            cache.store(source, command, &self.roots, &unit.object, &unit.record);
+        }
+        Ok(())
+    }
+
+    /// Compiles the unit. It has a record then, unless a file was saved meanwhile.
+    fn run_compiler(&self, driver: &Driver, unit: &Unit) -> Result<(), Error> {
         let started = SystemTime::now();
         let output = driver
             .tool
