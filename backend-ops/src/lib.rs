@@ -6,7 +6,7 @@
 //!
 //! The binary `backend-ops` is [`cli`] and little else. A program of its own builds a [`session::Session`]:
 //!
-//! - [`cases`] says what to compute and what must come out; [`data`] fills the operands from a seed;
+//! - [`case`] says what a case is; [`cases`] holds them, a file for each op; [`data`] fills the operands from a seed;
 //! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
 //! - [`study`] holds what the stagings of a case are held to against each other;
 //! - [`outcome`] holds results, [`report`] prints them;
@@ -20,6 +20,7 @@
 //! assert_eq!(gate[0].name(), "OUT_PROD(type_a=f32,type_b=f32,m=256,n=1,k=1,bs=[1,1],nr=[1,1],trans_b=0)");
 //! ```
 
+pub mod case;
 pub mod cases;
 pub mod cli;
 pub mod coverage;

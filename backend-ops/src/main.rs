@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use backend_ops::cases::Choices;
+use backend_ops::case::Choices;
 use backend_ops::cli::{Cli, Output};
 use backend_ops::coverage;
 use backend_ops::filter::{OpFilter, params_regex};

@@ -68,6 +68,9 @@ pub enum Failure {
     /// What the stagings of a case are held to, or a failure in one of them.
     #[error("{0}")]
     Study(String),
+    /// Nothing to compare with: no definition in f64, and ggml's CPU backend is under test or does not support the case.
+    #[error("no reference: the op has no definition in f64, and no other backend computed it")]
+    NoReference,
     /// The set demands the case and the device does not support it.
     #[error("not supported, and this set allows no gap: {0}")]
     Required(String),

@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Backend, Device, DeviceKind, Graph, Input, Output, Placement, Plan, PlanOptions};
+use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 
-use crate::cases::{Case, Choices};
+use crate::case::{Case, CaseGraph, Choices, Measure};
 use crate::data::OperandData;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
@@ -67,45 +67,6 @@ pub struct Settings {
     pub require_support: bool,
 }
 
-/// A case's graph, ready to be planned.
-struct Built {
-    graph: Graph,
-    inputs: Vec<Input>,
-    output: Output,
-}
-
-impl Built {
-    fn new(case: &dyn Case, choices: Choices) -> ggml_rs::Result<Self> {
-        let (graph, (inputs, output)) = Graph::build(|g| {
-            let mut tensors = Vec::new();
-            let mut inputs = Vec::new();
-            let mut experts = None;
-            for operand in case.operands() {
-                if let Some(all) = operand.experts {
-                    let [used, tokens, ..] = operand.ne;
-                    let (ids, input) = g.expert_ids(operand.name, used, tokens, all)?;
-                    experts = Some(ids);
-                    inputs.push(input);
-                } else {
-                    let (tensor, input) = g.input(operand.name, operand.dtype, operand.ne)?;
-                    tensors.push(tensor);
-                    inputs.push(input);
-                }
-            }
-            let out = match experts {
-                Some(ids) => case.build_with_experts(g, &tensors, ids, choices)?,
-                None => case.build(g, &tensors, choices)?,
-            };
-            Ok((inputs, g.output("out", out)?))
-        })?;
-        Ok(Self {
-            graph,
-            inputs,
-            output,
-        })
-    }
-}
-
 /// What a device made of a case.
 struct Computed {
     values: Vec<f32>,
@@ -147,7 +108,7 @@ fn judge(
         arms::judge(case, study, target, cpu, settings, result)?;
         return Ok(Outcome::Passed);
     }
-    let built = Built::new(case, settings.choices)?;
+    let built = CaseGraph::new(case, settings.choices)?;
     if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
         let reason = refusal(case, target.device).unwrap_or_else(|| refused.reason.clone());
         return if settings.require_support {
@@ -157,16 +118,22 @@ fn judge(
         };
     }
     let data = generate(case, settings.seed)?;
+    let reference = match case.reference(&data)? {
+        Some(values) => Some(values),
+        None => built.evaluate(&data)?,
+    };
 
     let Computed { values, dispatches } = compute(built, target, &data)?;
     result.kernels = dispatches;
     result.hash = Some(hash_bits(&values));
-    let comparison = check::compare(&case.reference(&data)?, &values)?;
-    result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
-    verdict(&comparison, result.limit, Against::Reference)?;
-
-    if target.device != cpu.device {
-        compare_with_cpu(case, cpu, &data, &values)?;
+    if let Some(reference) = &reference {
+        let comparison = compare(case, reference, &values)?;
+        result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
+        verdict(&comparison, result.limit, Against::Reference)?;
+    }
+    let compared = target.device != cpu.device && compare_with_cpu(case, cpu, &data, &values)?;
+    if reference.is_none() && !compared {
+        return Err(Failure::NoReference);
     }
     if target.device.is_metal() {
         check_routing(case, target.device, settings.choices, &result.kernels)?;
@@ -191,7 +158,11 @@ fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
 }
 
 /// Computes the case with every tensor in a buffer of its own, sentinels behind each.
-fn compute(built: Built, target: &mut Target, data: &[OperandData]) -> ggml_rs::Result<Computed> {
+fn compute(
+    built: CaseGraph,
+    target: &mut Target,
+    data: &[OperandData],
+) -> ggml_rs::Result<Computed> {
     let backend = target.backend()?;
     let options = PlanOptions {
         placement: Placement::Separate {
@@ -210,16 +181,16 @@ fn compute(built: Built, target: &mut Target, data: &[OperandData]) -> ggml_rs::
     })
 }
 
-/// The comparison that upstream makes, where ggml's CPU backend supports the case.
+/// The comparison that upstream makes, where ggml's CPU backend supports the case; false where it does not.
 fn compare_with_cpu(
     case: &dyn Case,
     cpu: &mut Target,
     data: &[OperandData],
     values: &[f32],
-) -> Result<(), Failure> {
-    let built = Built::new(case, Choices::default())?;
+) -> Result<bool, Failure> {
+    let built = CaseGraph::new(case, Choices::default())?;
     if !cpu.device.unsupported(&built.graph).is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let expected: Vec<f64> = compute(built, cpu, data)?
         .values
@@ -227,10 +198,51 @@ fn compare_with_cpu(
         .map(f64::from)
         .collect();
     verdict(
-        &check::compare(&expected, values)?,
+        &compare(case, &expected, values)?,
         case.max_nmse(Choices::default()),
         Against::CpuBackend,
-    )
+    )?;
+    Ok(true)
+}
+
+/// Compares what the case's measure compares.
+fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparison, Failure> {
+    Ok(match case.measure() {
+        Measure::Values => check::compare(expected, values)?,
+        Measure::ValuesAndNan => {
+            let (expected, values) = without_shared_nan(expected, values);
+            check::compare(&expected, &values)?
+        }
+        Measure::RowSets(len) => check::compare(
+            &sorted_rows(expected, len, f64::total_cmp),
+            &sorted_rows(values, len, f32::total_cmp),
+        )?,
+    })
+}
+
+/// Zeros in place of what is NaN on both sides, so that indices stay.
+fn without_shared_nan(expected: &[f64], values: &[f32]) -> (Vec<f64>, Vec<f32>) {
+    let pairs = expected.iter().zip(values);
+    pairs
+        .map(
+            |(&expected, &value)| match expected.is_nan() && value.is_nan() {
+                true => (0.0, 0.0),
+                false => (expected, value),
+            },
+        )
+        .unzip()
+}
+
+fn sorted_rows<T: Copy>(
+    values: &[T],
+    len: usize,
+    order: fn(&T, &T) -> std::cmp::Ordering,
+) -> Vec<T> {
+    let mut sorted = values.to_vec();
+    for row in sorted.chunks_mut(len.max(1)) {
+        row.sort_by(order);
+    }
+    sorted
 }
 
 /// Upstream's rules in upstream's order: NaN, infinities, then the error.
@@ -266,7 +278,7 @@ fn check_routing(
 /// takes the case itself, and refuses what is asked of it.
 fn refusal(case: &dyn Case, device: Device) -> Option<String> {
     let takes = |case: &dyn Case| {
-        Built::new(case, Choices::default())
+        CaseGraph::new(case, Choices::default())
             .is_ok_and(|built| device.unsupported(&built.graph).is_empty())
     };
     if takes(case) {

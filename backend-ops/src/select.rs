@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use ggml_rs::{Device, DeviceKind};
 use regex::Regex;
 
-use crate::cases::{Case, Set};
+use crate::case::Case;
+use crate::cases::Set;
 use crate::cli::{RouteArg, StagingArg};
 use crate::filter::OpFilter;
 

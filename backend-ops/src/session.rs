@@ -5,7 +5,7 @@ use std::io;
 use ggml_rs::{Device, DeviceKind};
 use indicatif::ProgressBar;
 
-use crate::cases::Case;
+use crate::case::Case;
 use crate::outcome::{CaseResult, Tally};
 use crate::report::{DeviceInfo, Header, Report};
 use crate::runner::{self, Settings, Target};

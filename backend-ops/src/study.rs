@@ -7,7 +7,7 @@
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{DType, Staging};
 
-use crate::cases::Choices;
+use crate::case::Choices;
 
 /// The stagings compared, from the least float to the most.
 pub const STAGINGS: [Staging; 4] = [

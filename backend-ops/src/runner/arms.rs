@@ -3,8 +3,8 @@
 use ggml_rs::check::{self, Comparison};
 use ggml_rs::trace::Dispatch;
 
-use super::{Built, Computed, Settings, Target, check_routing, compute, hash_bits, verdict};
-use crate::cases::Case;
+use super::{Computed, Settings, Target, check_routing, compute, hash_bits, verdict};
+use crate::case::{Case, CaseGraph};
 use crate::data::OperandData;
 use crate::outcome::{Against, CaseResult, Failure};
 use crate::study::{Arm, Path, STAGINGS, Study};
@@ -26,7 +26,7 @@ pub(super) fn judge(
         return Err(Failure::Required(reason.to_owned()));
     }
     let data = super::generate(case, settings.seed)?;
-    let reference = case.reference(&data)?;
+    let reference = case.reference(&data)?.ok_or(Failure::NoReference)?;
     for staging in STAGINGS {
         let path = Path::Staged(staging);
         let computed = run(case, path, target, &data)?;
@@ -51,7 +51,7 @@ fn run(
     target: &mut Target,
     data: &[OperandData],
 ) -> Result<Computed, Failure> {
-    let built = Built::new(case, path.choices())?;
+    let built = CaseGraph::new(case, path.choices())?;
     if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
         let reason = format!("{}: {}", path.name(), refused.reason);
         return Err(Failure::Required(reason));

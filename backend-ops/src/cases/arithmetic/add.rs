@@ -1,9 +1,9 @@
 //! `ADD`: `dst = a + b`, with `b` repeated to `a`'s shape. Upstream's `test_bin_bcast`.
 
-use ggml_rs::{Builder, DType, Tensor};
+use ggml_rs::{DType, Tensor};
 
-use super::{Case, Choices};
-use crate::data::{Operand, OperandData, stored_as};
+use crate::case::{Case, Leaves};
+use crate::data::Operand;
 use crate::vars::Vars;
 
 /// One ADD case: `b` has shape `ne`, `a` is `nr` times as large in each dimension.
@@ -47,38 +47,9 @@ impl Case for Add {
         ]
     }
 
-    fn build<'g>(
-        &self,
-        _graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        _choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        operands[0].add(operands[1])
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        leaves[0].add(leaves[1])
     }
-
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
-        let (a, b) = (operands[0].values(), operands[1].values());
-        let ne = self.shape();
-        let sum = |(i, &value): (usize, &f32)| value + b[repeated_index(i, ne, self.ne)];
-        let sums: Vec<f32> = a.iter().enumerate().map(sum).collect();
-        // Rounded to the result's type: half's own rounding is about as large as the limit.
-        Ok(stored_as(self.dtype, &sums)?
-            .into_iter()
-            .map(f64::from)
-            .collect())
-    }
-}
-
-/// Where in a tensor of shape `small` the element lies that repeats to element `index` of shape `large`.
-fn repeated_index(mut index: usize, large: [usize; 4], small: [usize; 4]) -> usize {
-    let mut at = 0;
-    let mut stride = 1;
-    for (large, small) in large.into_iter().zip(small) {
-        at += index % large % small * stride;
-        index /= large;
-        stride *= small;
-    }
-    at
 }
 
 /// Upstream's shapes without permutation, overlap and fusion, up to a size that a simulated device runs quickly.
@@ -117,12 +88,5 @@ mod tests {
             cases()[0].name(),
             "ADD(type=f16,ne=[1,1,8,1],nr=[1,1,1,1],nf=1,perm1=0,src_overlap=0)"
         );
-    }
-
-    #[test]
-    fn indices_repeat_in_every_dimension() {
-        let (large, small) = ([4, 2, 1, 2], [2, 1, 1, 2]);
-        let all: Vec<_> = (0..16).map(|i| repeated_index(i, large, small)).collect();
-        assert_eq!(all, [0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3]);
     }
 }

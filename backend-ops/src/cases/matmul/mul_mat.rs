@@ -2,9 +2,9 @@
 //! `test_mul_mat`.
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{Builder, DType, Route, Staging, Tensor};
+use ggml_rs::{DType, Route, Staging, Tensor};
 
-use super::{Case, Choices};
+use crate::case::{Case, Choices, Leaves};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -92,13 +92,9 @@ impl Case for MulMat {
         ]
     }
 
-    fn build<'g>(
-        &self,
-        _graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        let out = operands[0].mul_mat(operands[1])?;
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        let choices = leaves.choices();
+        let out = leaves[0].mul_mat(leaves[1])?;
         if let Some(staging) = choices.staging {
             out.set_staging(staging)?;
         }
@@ -108,10 +104,10 @@ impl Case for MulMat {
         Ok(out)
     }
 
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
         let a = Values::contiguous(operands[0].values(), self.shape_a())?;
         let b = Values::contiguous(operands[1].values(), self.shape_b())?;
-        reference::mul_mat(a, b)
+        reference::mul_mat(a, b).map(Some)
     }
 
     fn max_nmse(&self, choices: Choices) -> f64 {

@@ -6,11 +6,11 @@
 mod ground_truth;
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{Builder, DType, ExpertIds, Staging, Tensor};
+use ggml_rs::{DType, Staging, Tensor};
 
 pub use ground_truth::ground_truth;
 
-use super::{Case, Choices, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
 use crate::routing::{ExpertProduct, Routing};
 use crate::study::Study;
@@ -105,34 +105,18 @@ impl Case for MulMatId {
         ]
     }
 
-    fn build<'g>(
-        &self,
-        graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        let (ids, _) = graph.expert_ids("ids", self.n_used, self.n, self.n_mats)?;
-        self.build_with_experts(graph, operands, ids, choices)
-    }
-
-    fn build_with_experts<'g>(
-        &self,
-        _graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        ids: ExpertIds<'g>,
-        choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        let out = operands[0].mul_mat_id(operands[1], ids)?;
-        match choices.staging {
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        let out = leaves[0].mul_mat_id(leaves[1], leaves.experts(2))?;
+        match leaves.choices().staging {
             Some(staging) => out.set_staging(staging),
             None => Ok(out),
         }
     }
 
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
         let a = Values::contiguous(operands[0].values(), self.shape_a())?;
         let b = Values::contiguous(operands[1].values(), self.shape_b())?;
-        reference::mul_mat_id(a, b, &operands[2].ids())
+        reference::mul_mat_id(a, b, &operands[2].ids()).map(Some)
     }
 
     fn max_nmse(&self, choices: Choices) -> f64 {

@@ -7,11 +7,11 @@
 mod sets;
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{Builder, DType, Staging, Tensor};
+use ggml_rs::{DType, Staging, Tensor};
 
 pub use sets::{gate, ours, range, upstream};
 
-use super::{Case, Choices, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -193,23 +193,16 @@ impl Case for OutProd {
         ]
     }
 
-    fn build<'g>(
-        &self,
-        _graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        let out = self
-            .view_a(operands[0])?
-            .out_prod(self.view_b(operands[1])?)?;
-        match choices.staging {
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        let out = self.view_a(leaves[0])?.out_prod(self.view_b(leaves[1])?)?;
+        match leaves.choices().staging {
             Some(staging) => out.set_staging(staging),
             None => Ok(out),
         }
     }
 
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
-        reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?)
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
+        reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?).map(Some)
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
@@ -328,7 +321,7 @@ mod tests {
             padded
                 .reference(&[a.clone(), b.clone()])
                 .expect("shapes fit"),
-            expected
+            Some(expected.clone())
         );
         // The transpose of a stored [k=1, n=3] with rows of five: every fifth value.
         let transposed = padded.transposed(true);
@@ -339,7 +332,10 @@ mod tests {
             .step_by(5)
             .flat_map(|&b| a.values().iter().map(move |&a| f64::from(a) * f64::from(b)))
             .collect();
-        assert_eq!(transposed.reference(&[a, b]).expect("shapes fit"), expected);
+        assert_eq!(
+            transposed.reference(&[a, b]).expect("shapes fit"),
+            Some(expected)
+        );
     }
 
     #[test]

@@ -5,8 +5,11 @@
 //! the same seed. ChaCha8 and the conversion to float below are fixed, so a seed means the same data on every machine
 //! and after every upgrade of the rand crates.
 
+mod init;
+
 use ggml_rs::DType;
 use ggml_rs::quantize::{dequantize, quantize};
+pub use init::Init;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -16,7 +19,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 const POOL_ELEMENTS: usize = 1 << 22;
 
 /// A leaf tensor of a case: what to allocate and what to fill it with.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Operand {
     /// ggml's usual names: `a`, `b`, `src`.
     pub name: &'static str,
@@ -24,10 +27,10 @@ pub struct Operand {
     pub dtype: DType,
     /// The shape as stored, in ggml's ne order; views and transposes are part of the graph.
     pub ne: [usize; 4],
-    /// Values are uniform in `[low, high)` before they are converted to the storage type.
-    pub range: [f32; 2],
-    /// Ids of so many experts instead of values: for each row (a token) different ones, drawn at random.
-    pub experts: Option<usize>,
+    /// What it is filled with.
+    pub init: Init,
+    /// Whether its gradient is checked. Upstream calls these parameters.
+    pub trained: bool,
 }
 
 impl Operand {
@@ -38,25 +41,40 @@ impl Operand {
             name,
             dtype,
             ne,
-            range: [-1.0, 1.0],
-            experts: None,
+            init: Init::Uniform([-1.0, 1.0]),
+            trained: false,
         }
     }
 
     /// Which `used` of `experts` experts each of `tokens` tokens uses.
     #[must_use]
     pub fn expert_ids(name: &'static str, [used, tokens]: [usize; 2], experts: usize) -> Self {
-        Self {
-            experts: Some(experts),
-            ..Self::new(name, DType::I32, [used, tokens, 1, 1])
-        }
+        Self::new(name, DType::I32, [used, tokens, 1, 1]).init(Init::Experts(experts))
+    }
+
+    /// Ids of `rows` rows, in I32, or in I64 with [`Operand::dtype`] set so.
+    #[must_use]
+    pub fn row_ids(name: &'static str, ne: [usize; 4], rows: usize, distinct: bool) -> Self {
+        Self::new(name, DType::I32, ne).init(Init::Rows { rows, distinct })
     }
 
     /// The same operand with values in `[-bound, bound)`.
     #[must_use]
     pub fn within(self, bound: f32) -> Self {
+        self.init(Init::Uniform([-bound, bound]))
+    }
+
+    /// The same operand filled with something else.
+    #[must_use]
+    pub fn init(self, init: Init) -> Self {
+        Self { init, ..self }
+    }
+
+    /// The same operand, with its gradient checked in `grad` mode where it is F32.
+    #[must_use]
+    pub fn trained(self) -> Self {
         Self {
-            range: [-bound, bound],
+            trained: self.dtype == DType::F32,
             ..self
         }
     }
@@ -81,39 +99,75 @@ impl OperandData {
     pub fn generate(operand: &Operand, seed: u64, case: &str) -> ggml_rs::Result<Self> {
         let mut rng = stream(seed, case, operand.name);
         let (row_len, rows) = (operand.ne[0], operand.rows());
-        if let Some(experts) = operand.experts {
-            return Ok(Self::of_ids(&draw_ids(&mut rng, rows, row_len, experts)));
+        let elements = row_len * rows;
+        match operand.init {
+            Init::Uniform(range) => Self::uniform(&mut rng, operand, range),
+            Init::Experts(experts) => Ok(Self::of_integers(
+                operand.dtype,
+                &draw_ids(&mut rng, rows, row_len, experts),
+            )),
+            Init::Rows {
+                rows: bound,
+                distinct,
+            } => Ok(Self::of_integers(
+                operand.dtype,
+                &draw_rows(&mut rng, [row_len, rows], bound, distinct),
+            )),
+            Init::Constant(value) => Self::stored(operand, vec![value; elements]),
+            Init::Permutation => {
+                let ids = draw_ids(&mut rng, rows, row_len, row_len);
+                let values = ids.into_iter().map(|id| id as f32).collect();
+                Self::stored(operand, values)
+            }
+            Init::Extremes => Self::stored(operand, init::extremes(&mut rng, elements)),
+            Init::Drawn(draw) => Self::stored(operand, draw(operand, &mut rng)),
         }
-        let pooled = operand.dtype.is_quantized() && row_len * rows > POOL_ELEMENTS;
-        let distinct = if pooled {
-            (POOL_ELEMENTS / row_len).max(1)
-        } else {
-            rows
-        };
+    }
 
-        let uniform = fill_uniform(&mut rng, distinct * row_len, operand.range);
-        let bytes = quantize(operand.dtype, &uniform, row_len)?;
-        // What the device sees is the converted value, so the reference must start from it as well.
-        let values = if operand.dtype == DType::F32 {
-            uniform
-        } else {
-            dequantize(operand.dtype, &bytes)?
-        };
+    fn uniform(rng: &mut ChaCha8Rng, operand: &Operand, range: [f32; 2]) -> ggml_rs::Result<Self> {
+        let (row_len, rows) = (operand.ne[0], operand.rows());
+        let pooled = operand.dtype.is_quantized() && row_len * rows > POOL_ELEMENTS;
         if !pooled {
-            return Ok(Self { bytes, values });
+            return Self::stored(operand, uniform(rng, rows * row_len, range));
         }
-        let picks = draw(&mut rng, rows, distinct);
+        let distinct = (POOL_ELEMENTS / row_len).max(1);
+        let pool = Self::stored(operand, uniform(rng, distinct * row_len, range))?;
+        let picks = draw(rng, rows, distinct);
         Ok(Self {
-            bytes: gather(&bytes, &picks, bytes.len() / distinct),
-            values: gather(&values, &picks, row_len),
+            bytes: gather(&pool.bytes, &picks, pool.bytes.len() / distinct),
+            values: gather(&pool.values, &picks, row_len),
         })
     }
 
-    fn of_ids(ids: &[i32]) -> Self {
+    /// Values as the operand's type holds them: what the device sees is the converted value, so the reference must start from
+    /// it as well.
+    fn stored(operand: &Operand, values: Vec<f32>) -> ggml_rs::Result<Self> {
+        if matches!(operand.dtype, DType::I32 | DType::I64) {
+            let integers: Vec<i32> = values.iter().map(|&value| value as i32).collect();
+            return Ok(Self::of_integers(operand.dtype, &integers));
+        }
+        let bytes = quantize(operand.dtype, &values, operand.ne[0])?;
+        let values = match operand.dtype {
+            DType::F32 => values,
+            dtype => dequantize(dtype, &bytes)?,
+        };
+        Ok(Self { bytes, values })
+    }
+
+    /// Integers, in I64 or I32.
+    fn of_integers(dtype: DType, integers: &[i32]) -> Self {
+        let bytes = match dtype {
+            DType::I64 => (integers.iter())
+                .flat_map(|&integer| i64::from(integer).to_ne_bytes())
+                .collect(),
+            _ => (integers.iter())
+                .flat_map(|integer| integer.to_ne_bytes())
+                .collect(),
+        };
         Self {
-            bytes: ids.iter().flat_map(|id| id.to_ne_bytes()).collect(),
-            // Exact: no mixture has 2^24 experts.
-            values: ids.iter().map(|&id| id as f32).collect(),
+            bytes,
+            // Exact: no case has 2^24 rows or experts.
+            values: integers.iter().map(|&integer| integer as f32).collect(),
         }
     }
 
@@ -162,7 +216,8 @@ fn fnv1a(text: &str) -> u64 {
     })
 }
 
-fn fill_uniform(rng: &mut impl RngCore, n: usize, [low, high]: [f32; 2]) -> Vec<f32> {
+/// `n` values uniform in `[low, high)`, for an [`Init::Drawn`].
+pub fn uniform(rng: &mut ChaCha8Rng, n: usize, [low, high]: [f32; 2]) -> Vec<f32> {
     const STEP: f32 = 1.0 / (1 << 24) as f32;
     // 24 bits: every value of the grid is exact in f32, and 1.0 is never reached.
     (0..n)
@@ -170,15 +225,15 @@ fn fill_uniform(rng: &mut impl RngCore, n: usize, [low, high]: [f32; 2]) -> Vec<
         .collect()
 }
 
-/// `n` indices below `bound`, by Lemire's multiplication: the bias, at most bound / 2^32, does not matter here.
-fn draw(rng: &mut impl RngCore, n: usize, bound: usize) -> Vec<u32> {
+/// `n` indices below `bound`, for an [`Init::Drawn`], by Lemire's multiplication: the bias, at most bound / 2^32, does not matter here.
+pub fn draw(rng: &mut ChaCha8Rng, n: usize, bound: usize) -> Vec<u32> {
     (0..n)
         .map(|_| ((u64::from(rng.next_u32()) * bound as u64) >> 32) as u32)
         .collect()
 }
 
 /// For each token `used` different experts in random order: the start of a Fisher-Yates shuffle.
-fn draw_ids(rng: &mut impl RngCore, tokens: usize, used: usize, experts: usize) -> Vec<i32> {
+fn draw_ids(rng: &mut ChaCha8Rng, tokens: usize, used: usize, experts: usize) -> Vec<i32> {
     let mut all: Vec<i32> = (0..experts).map(|id| id as i32).collect();
     let mut ids = Vec::with_capacity(tokens * used);
     for _ in 0..tokens {
@@ -189,6 +244,20 @@ fn draw_ids(rng: &mut impl RngCore, tokens: usize, used: usize, experts: usize) 
         ids.extend_from_slice(&all[..used]);
     }
     ids
+}
+
+/// Ids of rows below `bound`: `len` a list.
+fn draw_rows(
+    rng: &mut ChaCha8Rng,
+    [len, lists]: [usize; 2],
+    bound: usize,
+    distinct: bool,
+) -> Vec<i32> {
+    if distinct {
+        return draw_ids(rng, lists, len, bound);
+    }
+    let rows = draw(rng, len * lists, bound);
+    rows.into_iter().map(|row| row as i32).collect()
 }
 
 fn gather<T: Copy>(pool: &[T], picks: &[u32], row_len: usize) -> Vec<T> {

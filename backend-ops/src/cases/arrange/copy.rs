@@ -4,9 +4,9 @@
 //! OUT_PROD on Metal dequantizes and transposes with the kernels of CPY, so these cases tell a broken copy from a broken
 //! product.
 
-use ggml_rs::{Builder, DType, Tensor};
+use ggml_rs::{DType, Tensor};
 
-use super::{Case, Choices, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
 use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
@@ -74,22 +74,19 @@ impl Case for Cpy {
         vec![Operand::new("src", self.type_src, self.ne_src).within(150.0)]
     }
 
-    fn build<'g>(
-        &self,
-        graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        _choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let src = if self.is_permuted() {
-            operands[0].permute(self.permute_src)?
+            leaves[0].permute(self.permute_src)?
         } else {
-            operands[0]
+            leaves[0]
         };
-        let dst = graph.empty("dst", self.type_dst, self.shape_dst())?;
+        let dst = leaves
+            .graph()
+            .empty("dst", self.type_dst, self.shape_dst())?;
         src.cpy(dst)
     }
 
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
         let values = operands[0].values();
         let ordered = if self.is_permuted() {
             reorder(values, self.ne_src, self.permute_src)
@@ -97,7 +94,7 @@ impl Case for Cpy {
             values.to_vec()
         };
         let converted = stored_as(self.type_dst, &ordered)?;
-        Ok(converted.into_iter().map(f64::from).collect())
+        Ok(Some(converted.into_iter().map(f64::from).collect()))
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
@@ -152,20 +149,13 @@ impl Case for Cont {
         vec![Operand::new("src", self.dtype, self.ne)]
     }
 
-    fn build<'g>(
-        &self,
-        _graph: Builder<'g>,
-        operands: &[Tensor<'g>],
-        _choices: Choices,
-    ) -> ggml_rs::Result<Tensor<'g>> {
-        operands[0].transpose()?.cont()
+    fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+        leaves[0].transpose()?.cont()
     }
 
-    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Vec<f64>> {
-        Ok(reorder(operands[0].values(), self.ne, TRANSPOSED)
-            .into_iter()
-            .map(f64::from)
-            .collect())
+    fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
+        let values = reorder(operands[0].values(), self.ne, TRANSPOSED);
+        Ok(Some(values.into_iter().map(f64::from).collect()))
     }
 }
 

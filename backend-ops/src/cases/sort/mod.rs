@@ -1,0 +1,8 @@
+//! Order: sorting, the largest values, counting.
+
+use crate::case::Case;
+
+/// All of them.
+pub(super) fn cases() -> Vec<Box<dyn Case>> {
+    Vec::new()
+}

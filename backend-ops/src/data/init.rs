@@ -1,0 +1,58 @@
+//! How an operand is filled.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::{Operand, uniform};
+
+/// What an operand is filled with.
+#[derive(Clone, Copy, Debug)]
+pub enum Init {
+    /// Values uniform in `[low, high)`, then converted to the storage type.
+    Uniform([f32; 2]),
+    /// One value everywhere.
+    Constant(f32),
+    /// For each row (a token) different ids of so many experts, drawn at random.
+    Experts(usize),
+    /// Ids of rows, drawn at random.
+    Rows {
+        /// How many rows there are.
+        rows: usize,
+        /// Whether no row appears twice in a row of ids.
+        distinct: bool,
+    },
+    /// In each row the numbers from 0 up, in random order: no two values are equal.
+    Permutation,
+    /// Uniform in `[-1, 1)` with f32's corners strewn in: zeros of both signs, denormals, the largest finite values, infinities,
+    /// and NaN where the measure is [`ValuesAndNan`](crate::case::Measure::ValuesAndNan).
+    Extremes,
+    /// Whatever the function draws, in ne order.
+    Drawn(fn(&Operand, &mut ChaCha8Rng) -> Vec<f32>),
+}
+
+/// Values that arithmetic treats specially.
+const CORNERS: [f32; 10] = [
+    0.0,
+    -0.0,
+    f32::MIN_POSITIVE,
+    1e-40,
+    -1e-45,
+    f32::MAX,
+    f32::MIN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// Every fourth value is a corner, each in turn.
+pub(super) fn extremes(rng: &mut ChaCha8Rng, n: usize) -> Vec<f32> {
+    let mut values = uniform(rng, n, [-1.0, 1.0]);
+    for (value, corner) in values
+        .iter_mut()
+        .skip(1)
+        .step_by(4)
+        .zip(CORNERS.iter().cycle())
+    {
+        *value = *corner;
+    }
+    values
+}
