@@ -108,7 +108,14 @@ fn judge(
         arms::judge(case, study, target, cpu, settings, result)?;
         return Ok(Outcome::Passed);
     }
-    let built = CaseGraph::new(case, settings.choices)?;
+    let built = match CaseGraph::new(case, settings.choices) {
+        Err(refused) if !settings.require_support => {
+            return Ok(Outcome::Unsupported(format!(
+                "ggml-rs refuses it: {refused}"
+            )));
+        }
+        built => built?,
+    };
     if let [refused, ..] = target.device.unsupported(&built.graph).as_slice() {
         let reason = refusal(case, target.device).unwrap_or_else(|| refused.reason.clone());
         return if settings.require_support {

@@ -21,11 +21,18 @@ pub trait Var {
     fn write(&self, out: &mut String);
 }
 
-impl Var for usize {
-    fn write(&self, out: &mut String) {
-        out.push_str(&self.to_string());
-    }
+/// Numbers that C++ prints as Rust does.
+macro_rules! integers {
+    ($($integer:ty),*) => {
+        $(impl Var for $integer {
+            fn write(&self, out: &mut String) {
+                out.push_str(&self.to_string());
+            }
+        })*
+    };
 }
+
+integers!(usize, i32, i64);
 
 impl Var for bool {
     fn write(&self, out: &mut String) {
@@ -39,13 +46,20 @@ impl Var for f32 {
     }
 }
 
+/// Names of modes, of precisions, of other ops.
+impl Var for &str {
+    fn write(&self, out: &mut String) {
+        out.push_str(self);
+    }
+}
+
 impl Var for DType {
     fn write(&self, out: &mut String) {
         out.push_str(self.name());
     }
 }
 
-impl<const N: usize> Var for [usize; N] {
+impl<T: Var, const N: usize> Var for [T; N] {
     fn write(&self, out: &mut String) {
         out.push('[');
         for (i, value) in self.iter().enumerate() {
@@ -120,7 +134,7 @@ mod tests {
         let vars = |b_v: usize| {
             Vars::new()
                 .with("m", 1)
-                .with_unless_default("b_v", b_v, 0)
+                .with_unless_default("b_v", b_v, 0_usize)
                 .to_string()
         };
         assert_eq!(vars(0), "m=1");
