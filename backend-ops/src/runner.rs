@@ -9,7 +9,7 @@ use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
-use crate::data::OperandData;
+use crate::data::{OperandData, values_of};
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
@@ -134,7 +134,7 @@ fn judge(
     result.kernels = dispatches;
     result.hash = Some(hash_bits(&values));
     if let Some(reference) = &reference {
-        let comparison = compare(case, reference, &values)?;
+        let comparison = compare(case, &data, reference, &values)?;
         result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
         verdict(&comparison, result.limit, Against::Reference)?;
     }
@@ -183,7 +183,7 @@ fn compute(
     let dispatches = plan.run_traced(backend)?;
     plan.check_sentinels()?;
     Ok(Computed {
-        values: plan.read_f32(&built.output)?,
+        values: values_of(built.output.dtype(), &plan.read_bytes(&built.output)?)?,
         dispatches,
     })
 }
@@ -205,7 +205,7 @@ fn compare_with_cpu(
         .map(f64::from)
         .collect();
     verdict(
-        &compare(case, &expected, values)?,
+        &compare(case, data, &expected, values)?,
         case.max_nmse(Choices::default()),
         Against::CpuBackend,
     )?;
@@ -213,7 +213,12 @@ fn compare_with_cpu(
 }
 
 /// Compares what the case's measure compares.
-fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparison, Failure> {
+fn compare(
+    case: &dyn Case,
+    data: &[OperandData],
+    expected: &[f64],
+    values: &[f32],
+) -> Result<Comparison, Failure> {
     Ok(match case.measure() {
         Measure::Values => check::compare(expected, values)?,
         Measure::ValuesAndNan => {
@@ -224,6 +229,10 @@ fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparis
             &sorted_rows(expected, len, f64::total_cmp),
             &sorted_rows(values, len, f32::total_cmp),
         )?,
+        Measure::Ranks(ranks) => {
+            let (expected, values) = ranks.of(data[0].values(), expected, values);
+            check::compare(&expected, &values)?
+        }
     })
 }
 

@@ -8,7 +8,7 @@ mod measure;
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
 pub use leaves::Leaves;
-pub use measure::Measure;
+pub use measure::{Measure, Ranks};
 
 use ggml_rs::{Route, Staging, Tensor};
 
