@@ -124,7 +124,7 @@ impl Case for Pooled2dBack {
     }
 }
 
-/// All. ggml-rs refuses windows of which some are all padding: upstream's of 1 with a padding of 1.
+/// All. Windows of 1 with a padding of 1 are all padding at both ends.
 pub(super) fn cases() -> Vec<Pooled2d> {
     let mut cases = Vec::new();
     for pool_type in POOLS {

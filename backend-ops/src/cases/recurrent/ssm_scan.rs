@@ -152,6 +152,13 @@ fn ours() -> Vec<Scan> {
         Scan::new([16, 1, 33, 1, 1, 2]),
         Scan::new([33, 5, 3, 1, 5, 2]),
         Scan::new([31, 3, 6, 3, 2, 1]),
+        // Whole chunks of 64 tokens have a kernel of their own on Metal; what is left over has the other one's tail.
+        Scan::new([16, 64, 2, 1, 64, 2]),
+        Scan::new([24, 64, 3, 3, 133, 1]),
+        Scan {
+            states: 3,
+            ..Scan::new([40, 64, 2, 2, 130, 2])
+        },
         Scan {
             states: 3,
             ..small.clone()
