@@ -9,7 +9,7 @@ mod smaller;
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
 pub use leaves::Leaves;
-pub use measure::Measure;
+pub use measure::{Measure, Ranks};
 pub(crate) use smaller::{find as find_smaller, smaller};
 
 use ggml_rs::{Route, Staging, Tensor};
