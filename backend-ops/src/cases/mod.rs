@@ -7,6 +7,7 @@ mod conv;
 mod custom;
 mod glu;
 mod image;
+mod iq4_nl;
 mod loss;
 mod matmul;
 mod normalize;
@@ -18,7 +19,9 @@ mod rows;
 mod softmax;
 mod sort;
 mod triangle;
+mod types;
 mod unary;
+mod views;
 
 use std::fmt;
 
