@@ -8,6 +8,7 @@ mod custom;
 mod form;
 mod glu;
 mod image;
+mod iq4_nl;
 mod loss;
 mod matmul;
 mod normalize;
@@ -19,7 +20,9 @@ mod rows;
 mod softmax;
 mod sort;
 mod triangle;
+mod types;
 mod unary;
+mod views;
 
 use std::fmt;
 
