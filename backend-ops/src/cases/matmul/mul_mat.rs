@@ -31,7 +31,8 @@ pub struct MulMat {
 }
 
 impl MulMat {
-    fn new(type_a: DType, [m, n, k]: [usize; 3]) -> Self {
+    /// A case with F32 activations, no batches.
+    pub(crate) fn new(type_a: DType, [m, n, k]: [usize; 3]) -> Self {
         Self {
             type_a,
             type_b: DType::F32,
@@ -108,6 +109,13 @@ impl Case for MulMat {
         let a = Values::contiguous(operands[0].values(), self.shape_a())?;
         let b = Values::contiguous(operands[1].values(), self.shape_b())?;
         reference::mul_mat(a, b).map(Some)
+    }
+
+    fn flops(&self) -> Option<f64> {
+        Some(super::product_flops(
+            [self.m, self.n, self.k],
+            self.shape_b()[2..].iter().product(),
+        ))
     }
 
     fn max_nmse(&self, choices: Choices) -> f64 {
