@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use backend_ops::case::Choices;
-use backend_ops::cli::{Cli, Output};
+use backend_ops::cli::{Cli, Mode, Output};
 use backend_ops::coverage;
 use backend_ops::filter::{OpFilter, params_regex};
+use backend_ops::modes;
 use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
 use backend_ops::runner::Settings;
 use backend_ops::select::{self, CaseFilter};
@@ -43,8 +44,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     // Arguments first: a typo should not wait for a device.
+    modes::check(cli)?;
     let cases = CaseFilter {
-        set: cli.set,
+        set: cli.case_set(),
         ops: cli
             .ops
             .as_deref()
@@ -80,10 +82,14 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
                 staging: cli.staging.map(Into::into),
                 route: cli.route.map(Into::into),
             },
-            require_support: cli.set.requires_support(),
+            require_support: cli.case_set().requires_support(),
         },
     };
-    report(cli, &session)
+    match cli.mode {
+        Mode::Test => report(cli, &session),
+        Mode::Perf => modes::perf(cli, session),
+        Mode::Support => modes::support(cli, session),
+    }
 }
 
 fn create_devices(cli: &Cli) -> anyhow::Result<()> {
@@ -99,7 +105,7 @@ fn create_devices(cli: &Cli) -> anyhow::Result<()> {
 fn report(cli: &Cli, session: &Session) -> anyhow::Result<Verdict> {
     let bar = progress_bar();
     let rows = match cli.output {
-        Output::Console => None,
+        Output::Console | Output::Markdown => None,
         Output::Sql => Some(RowFormat::Sql),
         Output::Csv => Some(RowFormat::Csv),
         Output::Json => Some(RowFormat::Json),

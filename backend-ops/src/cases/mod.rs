@@ -1,14 +1,14 @@
 //! The cases: what to compute, on which data, and what must come out.
 
 mod arithmetic;
-mod arrange;
+pub(crate) mod arrange;
 mod attention;
 mod conv;
 mod custom;
 mod glu;
 mod image;
 mod loss;
-mod matmul;
+pub(crate) mod matmul;
 mod normalize;
 mod optimizer;
 mod recurrent;
@@ -26,7 +26,7 @@ pub use arithmetic::Add;
 pub use arrange::{Cont, Cpy};
 pub use matmul::{MulMat, MulMatId, OutProd};
 
-use crate::case::Case;
+use crate::case::{Case, boxed};
 
 /// What makes up the default set, in its order.
 const FAMILIES: [fn() -> Vec<Box<dyn Case>>; 19] = [
@@ -62,6 +62,10 @@ pub enum Set {
     Range,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
     GroundTruth,
+    /// What mode perf measures where no other set is asked for: upstream's list, and OUT_PROD.
+    Perf,
+    /// Mode perf: OUT_PROD with float against half staging, beside timings that others published.
+    Staging,
 }
 
 impl Set {
@@ -72,6 +76,8 @@ impl Set {
             Self::Gate => matmul::gate(),
             Self::Range => matmul::range(),
             Self::GroundTruth => matmul::ground_truth(),
+            Self::Perf => crate::perf::cases::cases(),
+            Self::Staging => boxed(crate::perf::staging::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
         }
     }
@@ -79,7 +85,13 @@ impl Set {
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        self != Self::Upstream
+        !matches!(self, Self::Upstream | Self::Perf)
+    }
+
+    /// Whether its cases are too large to be compared with a reference.
+    #[must_use]
+    pub fn is_for_perf(self) -> bool {
+        matches!(self, Self::Perf | Self::Staging)
     }
 }
 
@@ -90,6 +102,8 @@ impl fmt::Display for Set {
             Self::Gate => "gate",
             Self::Range => "range",
             Self::GroundTruth => "ground-truth",
+            Self::Perf => "perf",
+            Self::Staging => "staging",
         })
     }
 }
