@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// The backend, opened anew when an earlier case broke it: one bad case must not fail those after it.
-    fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
+    pub(crate) fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
         if self.backend.is_poisoned() {
             self.reopen()?;
         }
@@ -215,7 +215,7 @@ fn hash_bits(values: &[f32]) -> u64 {
     hasher.finish()
 }
 
-fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
+pub(crate) fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
     let name = case.name();
     case.operands()
         .iter()

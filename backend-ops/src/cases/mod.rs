@@ -1,7 +1,7 @@
 //! The cases: what to compute, on which data, and what must come out.
 
 mod arithmetic;
-mod arrange;
+pub(crate) mod arrange;
 mod attention;
 mod conv;
 mod custom;
@@ -10,7 +10,7 @@ mod glu;
 mod image;
 mod iq4_nl;
 mod loss;
-mod matmul;
+pub(crate) mod matmul;
 mod normalize;
 mod optimizer;
 mod recurrent;
@@ -30,7 +30,7 @@ pub use arithmetic::Add;
 pub use arrange::{Cont, Cpy};
 pub use matmul::{MulMat, MulMatId, OutProd};
 
-use crate::case::Case;
+use crate::case::{Case, boxed};
 use crate::quick;
 
 /// What makes up the default set, in its order.
@@ -69,6 +69,10 @@ pub enum Set {
     Range,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
     GroundTruth,
+    /// What mode perf measures where no other set is asked for: upstream's list, and OUT_PROD.
+    Perf,
+    /// Mode perf: OUT_PROD with float against half staging, beside timings that others published.
+    Staging,
 }
 
 impl Set {
@@ -79,6 +83,8 @@ impl Set {
             Self::Gate => matmul::gate(),
             Self::Range => matmul::range(),
             Self::GroundTruth => matmul::ground_truth(),
+            Self::Perf => crate::perf::cases::cases(),
+            Self::Staging => boxed(crate::perf::staging::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
             Self::Quick => quick::select(Self::Upstream.cases()),
         }
@@ -87,7 +93,7 @@ impl Set {
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        !matches!(self, Self::Upstream | Self::Quick)
+        !matches!(self, Self::Upstream | Self::Quick | Self::Perf)
     }
 
     /// The set that holds the same cases and more.
@@ -97,6 +103,12 @@ impl Set {
             Self::Quick => Self::Upstream,
             other => other,
         }
+    }
+
+    /// Whether its cases are too large to be compared with a reference.
+    #[must_use]
+    pub fn is_for_perf(self) -> bool {
+        matches!(self, Self::Perf | Self::Staging)
     }
 }
 
@@ -108,6 +120,8 @@ impl fmt::Display for Set {
             Self::Gate => "gate",
             Self::Range => "range",
             Self::GroundTruth => "ground-truth",
+            Self::Perf => "perf",
+            Self::Staging => "staging",
         })
     }
 }

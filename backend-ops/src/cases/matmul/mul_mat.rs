@@ -38,7 +38,8 @@ pub struct MulMat {
 }
 
 impl MulMat {
-    fn new(type_a: DType, [m, n, k]: [usize; 3]) -> Self {
+    /// A case with F32 activations, no batches.
+    pub(crate) fn new(type_a: DType, [m, n, k]: [usize; 3]) -> Self {
         Self {
             type_a,
             type_b: DType::F32,
@@ -166,17 +167,19 @@ impl Case for MulMat {
         reference::mul_mat(a, b).map(Some)
     }
 
+    fn flops(&self) -> Option<f64> {
+        Some(super::product_flops(
+            [self.m, self.n, self.k],
+            self.shape_b()[2..].iter().product(),
+        ))
+    }
+
     fn max_nmse(&self, choices: Choices) -> f64 {
         match choices.staging {
             Some(Staging::Float) if self.type_a == DType::TQ2_0 => MAX_NMSE_TQ2_0,
             Some(Staging::Float) => MAX_NMSE_FLOAT,
             _ => MAX_NMSE,
         }
-    }
-
-    fn flops(&self) -> Option<f64> {
-        let matrices = self.bs[0] * self.nr[0] * self.bs[1] * self.nr[1];
-        Some(2.0 * (self.m * self.n * self.k * matrices) as f64)
     }
 
     fn is_fusion(&self) -> bool {

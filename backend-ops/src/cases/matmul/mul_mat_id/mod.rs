@@ -48,7 +48,7 @@ pub struct MulMatId {
 
 impl MulMatId {
     /// A case with upstream's data: both operands in `[-1, 1)`.
-    fn new(type_a: DType, experts: Experts, [m, n, k]: [usize; 3]) -> Self {
+    pub(crate) fn new(type_a: DType, experts: Experts, [m, n, k]: [usize; 3]) -> Self {
         Self {
             type_a,
             type_b: DType::F32,
@@ -141,16 +141,16 @@ impl Case for MulMatId {
         reference::mul_mat_id(a, b, &ids).map(Some)
     }
 
+    fn flops(&self) -> Option<f64> {
+        Some(super::product_flops([self.m, self.n, self.k], self.n_used))
+    }
+
     fn max_nmse(&self, choices: Choices) -> f64 {
         match choices.staging {
             // Only the order of f32 sums is left.
             Some(Staging::Float) => 1e-12,
             _ => 5e-4,
         }
-    }
-
-    fn flops(&self) -> Option<f64> {
-        Some(2.0 * (self.m * self.k * self.n * self.n_used) as f64)
     }
 
     fn routing(&self, _tensor_api: bool, choices: Choices) -> Option<Routing> {
@@ -196,13 +196,13 @@ impl Case for MulMatId {
 
 /// How many experts there are and how tokens use them.
 #[derive(Clone, Copy)]
-struct Experts {
+pub(crate) struct Experts {
     all: usize,
     used: usize,
     share_rows: bool,
 }
 
-const fn experts(all: usize, used: usize, share_rows: bool) -> Experts {
+pub(crate) const fn experts(all: usize, used: usize, share_rows: bool) -> Experts {
     Experts {
         all,
         used,
