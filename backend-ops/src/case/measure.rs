@@ -10,3 +10,11 @@ pub enum Measure {
     /// The values of every row of this length, in any order.
     RowSets(usize),
 }
+
+impl Measure {
+    /// Whether each element of a result has its own value to be compared with.
+    #[must_use]
+    pub fn is_in_order(self) -> bool {
+        matches!(self, Self::Values | Self::ValuesAndNan)
+    }
+}

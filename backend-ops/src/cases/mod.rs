@@ -27,6 +27,7 @@ pub use arrange::{Cont, Cpy};
 pub use matmul::{MulMat, MulMatId, OutProd};
 
 use crate::case::Case;
+use crate::quick;
 
 /// What makes up the default set, in its order.
 const FAMILIES: [fn() -> Vec<Box<dyn Case>>; 19] = [
@@ -58,6 +59,8 @@ pub enum Set {
     Upstream,
     /// The 37 OUT_PROD cases that must all pass: a case that the device does not support is a failure here.
     Gate,
+    /// Of the default set's ops every value of every parameter at least once, in few and small cases: minutes, not the whole.
+    Quick,
     /// OUT_PROD with operands beyond half's range, on either side.
     Range,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
@@ -73,13 +76,23 @@ impl Set {
             Self::Range => matmul::range(),
             Self::GroundTruth => matmul::ground_truth(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
+            Self::Quick => quick::select(Self::Upstream.cases()),
         }
     }
 
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        self != Self::Upstream
+        !matches!(self, Self::Upstream | Self::Quick)
+    }
+
+    /// The set that holds the same cases and more.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        match self {
+            Self::Quick => Self::Upstream,
+            other => other,
+        }
     }
 }
 
@@ -87,6 +100,7 @@ impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Upstream => "upstream",
+            Self::Quick => "quick",
             Self::Gate => "gate",
             Self::Range => "range",
             Self::GroundTruth => "ground-truth",

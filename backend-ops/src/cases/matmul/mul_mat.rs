@@ -4,7 +4,7 @@
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{DType, Route, Staging, Tensor};
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -90,6 +90,13 @@ impl Case for MulMat {
             Operand::new("a", self.type_a, self.shape_a()).within(self.a_range),
             Operand::new("b", self.type_b, self.shape_b()),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            let sizes = [&mut case.m, &mut case.n, &mut case.k].into_iter();
+            sizes.chain(&mut case.bs).chain(&mut case.nr).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -10,7 +10,7 @@ use ggml_rs::{DType, Staging, Tensor};
 
 pub use ground_truth::ground_truth;
 
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
 use crate::data::{Operand, OperandData};
 use crate::routing::{ExpertProduct, Routing};
 use crate::study::Study;
@@ -103,6 +103,12 @@ impl Case for MulMatId {
             Operand::new("b", self.type_b, self.shape_b()).within(range_b),
             Operand::expert_ids("ids", [self.n_used, self.n], self.n_mats),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![&mut case.n_used, &mut case.m, &mut case.n, &mut case.k]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

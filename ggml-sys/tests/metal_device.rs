@@ -1,4 +1,4 @@
-//! What the process's end does with a Metal device. The file is Objective-C, which only a Mac compiles: read it instead.
+//! Patches to the Metal device's own file. It is Objective-C, which only a Mac compiles: read it instead.
 
 use std::{fs, path::Path};
 
@@ -65,5 +65,16 @@ fn the_heartbeat_ends_before_live_buffers_are_counted() {
             "[rsets->lock unlock];",
             "return n;",
         ],
+    );
+}
+
+/// `NSMakeRange` takes a length. Given an end, it fills what lies behind the tensor.
+#[test]
+fn a_tensor_is_filled_for_its_length() {
+    let text = source();
+    let fill = body(&text, "ggml_metal_buffer_memset_tensor");
+    in_order(
+        fill,
+        &["fillBuffer:", "range:NSMakeRange(bid_dst.offs, size)"],
     );
 }
