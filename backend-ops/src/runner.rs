@@ -9,7 +9,7 @@ use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
-use crate::data::OperandData;
+use crate::data::{OperandData, values_of};
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
@@ -183,7 +183,7 @@ fn compute(
     let dispatches = plan.run_traced(backend)?;
     plan.check_sentinels()?;
     Ok(Computed {
-        values: plan.read_f32(&built.output)?,
+        values: values_of(built.output.dtype(), &plan.read_bytes(&built.output)?)?,
         dispatches,
     })
 }

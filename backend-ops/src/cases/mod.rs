@@ -22,9 +22,16 @@ mod unary;
 
 use std::fmt;
 
-pub use arithmetic::Add;
-pub use arrange::{Cont, Cpy};
+pub use arithmetic::{Add1, AddCast, AddId, Arange, Binary, Fill, Scale};
+pub use arrange::{
+    Acc, Concat, Cont, Cpy, Dup, Looks, Pad, PadExt, PadReflect1d, Repeat, RepeatBack, Roll,
+    SetWindow,
+};
+pub use glu::{Glu, GluSplit, SwigluOai};
 pub use matmul::{MulMat, MulMatId, OutProd};
+pub use reduce::{Cumsum, Mean, Sum, SumRows};
+pub use triangle::{Diag, DiagMask, SolveTri, Tri};
+pub use unary::{Clamp, LeakyRelu, Plain, ReluSqr, SiluBack, Snake, Softcap, Unary, Xielu};
 
 use crate::case::Case;
 

@@ -9,7 +9,7 @@ mod init;
 
 use ggml_rs::DType;
 use ggml_rs::quantize::{dequantize, quantize};
-pub use init::Init;
+pub use init::{Init, integers};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -120,6 +120,7 @@ impl OperandData {
                 Self::stored(operand, values)
             }
             Init::Extremes => Self::stored(operand, init::extremes(&mut rng, elements)),
+            Init::Infinities => Self::stored(operand, init::infinities(&mut rng, elements)),
             Init::Drawn(draw) => Self::stored(operand, draw(operand, &mut rng)),
         }
     }
@@ -142,7 +143,7 @@ impl OperandData {
     /// Values as the operand's type holds them: what the device sees is the converted value, so the reference must start from
     /// it as well.
     fn stored(operand: &Operand, values: Vec<f32>) -> ggml_rs::Result<Self> {
-        if matches!(operand.dtype, DType::I32 | DType::I64) {
+        if is_integer(operand.dtype) {
             let integers: Vec<i32> = values.iter().map(|&value| value as i32).collect();
             return Ok(Self::of_integers(operand.dtype, &integers));
         }
@@ -154,11 +155,17 @@ impl OperandData {
         Ok(Self { bytes, values })
     }
 
-    /// Integers, in I64 or I32.
+    /// Integers of the type, which holds them.
     fn of_integers(dtype: DType, integers: &[i32]) -> Self {
         let bytes = match dtype {
             DType::I64 => (integers.iter())
                 .flat_map(|&integer| i64::from(integer).to_ne_bytes())
+                .collect(),
+            DType::I16 => (integers.iter())
+                .flat_map(|&integer| (integer as i16).to_ne_bytes())
+                .collect(),
+            DType::I8 => (integers.iter())
+                .flat_map(|&integer| (integer as i8).to_ne_bytes())
                 .collect(),
             _ => (integers.iter())
                 .flat_map(|integer| integer.to_ne_bytes())
@@ -166,7 +173,7 @@ impl OperandData {
         };
         Self {
             bytes,
-            // Exact: no case has 2^24 rows or experts.
+            // Exact: no case has 2^24 rows or experts, nor larger integers.
             values: integers.iter().map(|&integer| integer as f32).collect(),
         }
     }
@@ -188,6 +195,29 @@ impl OperandData {
     pub fn values(&self) -> &[f32] {
         &self.values
     }
+}
+
+fn is_integer(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+/// The values of a tensor's bytes. Integers are exact up to 2^24.
+///
+/// # Errors
+/// When the type does not convert to f32.
+pub fn values_of(dtype: DType, bytes: &[u8]) -> ggml_rs::Result<Vec<f32>> {
+    /// Each integer of `N` bytes.
+    fn integers<const N: usize>(bytes: &[u8], read: fn([u8; N]) -> i64) -> Vec<f32> {
+        let (integers, _) = bytes.as_chunks();
+        integers.iter().map(|&bytes| read(bytes) as f32).collect()
+    }
+    Ok(match dtype {
+        DType::I8 => integers(bytes, |bytes| i8::from_ne_bytes(bytes).into()),
+        DType::I16 => integers(bytes, |bytes| i16::from_ne_bytes(bytes).into()),
+        DType::I32 => integers(bytes, |bytes| i32::from_ne_bytes(bytes).into()),
+        DType::I64 => integers(bytes, i64::from_ne_bytes),
+        _ => return dequantize(dtype, bytes),
+    })
 }
 
 /// What remains of values that are stored as `dtype`.
