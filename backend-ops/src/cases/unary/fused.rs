@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves, boxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, as_floats, boxed};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -35,6 +35,14 @@ impl Case for ReluSqr {
 
     fn is_fusion(&self) -> bool {
         true
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 
@@ -70,6 +78,14 @@ impl Case for Softcap {
 
     fn is_fusion(&self) -> bool {
         true
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 
@@ -117,6 +133,14 @@ impl Case for Snake {
 
     fn is_fusion(&self) -> bool {
         true
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -35,6 +35,14 @@ impl Case for SiluBack {
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         leaves[0].silu_back(leaves[1])
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 

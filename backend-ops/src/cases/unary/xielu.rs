@@ -51,7 +51,7 @@ pub(super) fn ours() -> Vec<Box<dyn Case>> {
     });
     let one = Xielu {
         dtype: DType::F32,
-        ne: [1, 1, 1, 1],
+        ne: [1, 31, 1, 1],
     };
     boxed(both.to_vec())
         .chain(boxed(vec![one]))
