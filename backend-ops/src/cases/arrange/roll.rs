@@ -2,7 +2,9 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -45,6 +47,14 @@ impl Case for Roll {
     fn max_nmse(&self, _choices: Choices) -> f64 {
         // Ours: nothing is computed.
         0.0
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 

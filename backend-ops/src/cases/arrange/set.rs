@@ -2,7 +2,9 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+};
 use crate::data::{Init, Operand, integers};
 use crate::vars::Vars;
 
@@ -68,6 +70,14 @@ impl Case for SetWindow {
     fn max_nmse(&self, _choices: Choices) -> f64 {
         // Ours: nothing is computed.
         0.0
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 
