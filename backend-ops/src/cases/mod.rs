@@ -108,17 +108,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_set_holds_every_op_and_the_gate_only_out_prod() {
+    fn the_default_set_holds_every_family_and_the_gate_only_out_prod() {
         let ops = |set: Set| {
             set.cases()
                 .iter()
                 .map(|case| case.op())
                 .collect::<BTreeSet<_>>()
         };
-        assert_eq!(
-            ops(Set::Upstream),
-            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "MUL_MAT_ID", "OUT_PROD"])
-        );
+        // One op a family; `--show-coverage` counts them all.
+        let families = BTreeSet::from([
+            "TANH",
+            "GEGLU",
+            "ADD",
+            "CPY",
+            "SUM_ROWS",
+            "OUT_PROD",
+            "SOLVE_TRI",
+        ]);
+        assert!(families.is_subset(&ops(Set::Upstream)));
         assert_eq!(ops(Set::Gate), BTreeSet::from(["OUT_PROD"]));
         assert!(Set::Gate.requires_support() && !Set::Upstream.requires_support());
     }

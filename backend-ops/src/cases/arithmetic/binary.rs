@@ -2,7 +2,9 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -167,12 +169,34 @@ impl Case for Binary {
         match self.dtype {
             // Ours: BF16's rounding, where the CPU rounds a value that our reference rounds to its neighbour.
             DType::BF16 => 1e-5,
+            // Ours: each result of a chain of halves is rounded. Upstream's chains are of F32.
+            DType::F16 => 1e-7 * self.nf as f64,
             _ => 1e-7,
         }
     }
 
     fn is_fusion(&self) -> bool {
         self.nf > 1
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            type_b: DType::F32,
+            ..self.clone()
+        };
+        let mut relaxations = as_floats(self.dtype, floats);
+        if self.perm1 {
+            let in_order = Self {
+                perm1: false,
+                ..self.clone()
+            };
+            relaxations.push(Relaxation {
+                without: "permuted b".to_owned(),
+                case: Box::new(in_order),
+            });
+        }
+        relaxations
     }
 }
 

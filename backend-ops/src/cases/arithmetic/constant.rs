@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -39,6 +39,14 @@ impl Case for Fill {
             true => leaves[0].fill_inplace(self.c),
             false => leaves[0].fill(self.c),
         }
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -60,6 +62,14 @@ impl Case for Scale {
             DType::BF16 => 1e-5,
             _ => 1e-7,
         }
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let floats = Self {
+            dtype: DType::F32,
+            ..self.clone()
+        };
+        as_floats(self.dtype, floats)
     }
 }
 
