@@ -175,10 +175,6 @@ impl Case for Binary {
         }
     }
 
-    fn is_fusion(&self) -> bool {
-        self.nf > 1
-    }
-
     fn relaxations(&self) -> Vec<Relaxation> {
         let floats = Self {
             dtype: DType::F32,

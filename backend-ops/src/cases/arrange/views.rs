@@ -72,10 +72,6 @@ impl Case for Looks {
         // Doubling is exact.
         0.0
     }
-
-    fn is_fusion(&self) -> bool {
-        true
-    }
 }
 
 /// Ours.
