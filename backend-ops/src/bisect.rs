@@ -68,14 +68,10 @@ mod tests {
     use ggml_rs::DType;
 
     use super::*;
-    use crate::cases::Add;
+    use crate::cases::Binary;
 
-    fn add(ne: [usize; 4]) -> Add {
-        Add {
-            dtype: DType::F32,
-            ne,
-            nr: [1, 1, 1, 1],
-        }
+    fn add(ne: [usize; 4]) -> Binary {
+        Binary::add(DType::F32, ne, [1, 1, 1, 1])
     }
 
     fn size(case: &dyn Case) -> Vec<usize> {
