@@ -24,6 +24,9 @@ Examples:
   backend-ops test -o OUT_PROD -p 'type_a=q4_K.*trans_b=1'
   backend-ops test -b CPU -o 'CONT(type=f32,ne=[2,1,1,1],use_view_slice=0)'
   backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran
+  backend-ops perf -b CPU -o MUL_MAT                      times; on a simulated device counters
+  backend-ops perf --set staging                          OUT_PROD with float against half staging
+  backend-ops support --output csv                        which cases a device runs
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
   backend-ops test --set quick                            minutes: every value of every parameter at least once
   backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
@@ -54,7 +57,7 @@ Exit codes:
   1  a case failed
   2  wrong usage, no such device, or nothing ran
 
-Modes grad, perf and support are not in this version.";
+Mode grad is not in this version.";
 
 /// Tests the operations of ggml's backends.
 ///
@@ -108,6 +111,10 @@ pub struct Cli {
     #[arg(long, value_enum)]
     pub route: Option<RouteArg>,
 
+    /// With --output markdown: write the table to this file, with its columns for devices that are not here
+    #[arg(long, value_name = "PATH")]
+    pub update: Option<PathBuf>,
+
     /// Print the pipelines that each case dispatched, with their threadgroup memory
     #[arg(long)]
     pub kernels: bool,
@@ -146,6 +153,15 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// The list of cases to choose from: mode perf has its own.
+    #[must_use]
+    pub fn case_set(&self) -> Set {
+        match (self.mode, self.set) {
+            (Mode::Perf, Set::Upstream) => Set::Perf,
+            (_, set) => set,
+        }
+    }
+
     /// The flags that repeat what this run makes of a case: all but those for the device, the selection of cases and reports.
     #[must_use]
     pub fn flags_of_cases(&self) -> Vec<String> {
@@ -180,7 +196,9 @@ impl Cli {
     #[must_use]
     pub fn repeat(&self, device: &str, environment: &Environment) -> String {
         let mut words = environment.0.clone();
-        words.extend(["backend-ops", "test", "-b", device].map(str::to_owned));
+        let mode = self.mode.to_possible_value();
+        let mode = mode.as_ref().map_or("test", |mode| mode.get_name());
+        words.extend(["backend-ops", mode, "-b", device].map(str::to_owned));
         words.extend(self.flags_of_cases().iter().map(|flag| quoted(flag)));
         words.join(" ")
     }
@@ -233,6 +251,10 @@ fn quoted(word: &str) -> String {
 pub enum Mode {
     /// Compare results with the reference
     Test,
+    /// Measure how long cases take; on a simulated device, count what they do
+    Perf,
+    /// List which cases a device runs, without running them
+    Support,
 }
 
 /// How results are printed.
@@ -246,6 +268,8 @@ pub enum Output {
     Csv,
     /// One JSON object per line
     Json,
+    /// Mode support: a table of operations by device
+    Markdown,
 }
 
 /// `on` or `off`.
@@ -361,18 +385,22 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        for args in [
-            &["grad"][..],
-            &["perf"],
-            &["-j", "0"],
-            &["--set", "staging"],
-        ] {
+        for args in [&["grad"][..], &["-j", "0"]] {
             assert_eq!(
                 parse(args).expect_err("not in this version").exit_code(),
                 2,
                 "{args:?}"
             );
         }
+    }
+
+    #[test]
+    fn mode_perf_has_a_list_of_its_own() {
+        let set = |args| parse(args).expect("parses").case_set();
+        assert_eq!(set(&["perf"]), Set::Perf);
+        assert_eq!(set(&["perf", "--set", "staging"]), Set::Staging);
+        assert_eq!(set(&["perf", "--set", "gate"]), Set::Gate);
+        assert_eq!(set(&["support"]), Set::Upstream);
     }
 
     #[test]
