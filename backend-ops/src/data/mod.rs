@@ -5,6 +5,7 @@
 //! the same seed. ChaCha8 and the conversion to float below are fixed, so a seed means the same data on every machine
 //! and after every upgrade of the rand crates.
 
+mod blocks;
 mod init;
 
 use ggml_rs::DType;
@@ -125,15 +126,31 @@ impl OperandData {
         let (row_len, rows) = (operand.ne[0], operand.rows());
         let pooled = operand.dtype.is_quantized() && row_len * rows > POOL_ELEMENTS;
         if !pooled {
-            return Self::stored(operand, uniform(rng, rows * row_len, range));
+            return Self::drawn(rng, operand, rows * row_len, range);
         }
         let distinct = (POOL_ELEMENTS / row_len).max(1);
-        let pool = Self::stored(operand, uniform(rng, distinct * row_len, range))?;
+        let pool = Self::drawn(rng, operand, distinct * row_len, range)?;
         let picks = draw(rng, rows, distinct);
         Ok(Self {
             bytes: gather(&pool.bytes, &picks, pool.bytes.len() / distinct),
             values: gather(&pool.values, &picks, row_len),
         })
+    }
+
+    /// `n` values that are all different.
+    fn drawn(
+        rng: &mut ChaCha8Rng,
+        operand: &Operand,
+        n: usize,
+        [low, high]: [f32; 2],
+    ) -> ggml_rs::Result<Self> {
+        if low == -high {
+            if let Some(bytes) = blocks::draw(rng, operand.dtype, n, high)? {
+                let values = dequantize(operand.dtype, &bytes)?;
+                return Ok(Self { bytes, values });
+            }
+        }
+        Self::stored(operand, uniform(rng, n, [low, high]))
     }
 
     /// Values as the operand's type holds them: what the device sees is the converted value, so the reference must start from
@@ -373,6 +390,25 @@ mod tests {
                 .iter()
                 .all(|&v| half::f16::from_f32(v).to_f32() == v)
         );
+    }
+
+    /// Types of which blocks are drawn: their values fill the range as those of quantized types do.
+    #[test]
+    fn drawn_blocks_hold_finite_values_of_the_range() {
+        for dtype in [DType::IQ1_S, DType::IQ1_M, DType::IQ2_XS, DType::IQ2_S] {
+            let operand = Operand::new("a", dtype, [512, 8, 1, 1]).within(3.0);
+            let data = generate(&operand, 5, "case");
+            assert_eq!(data.bytes().len(), 16 * dtype.block_bytes());
+            for block in data.values().chunks(256) {
+                let largest = block.iter().fold(0.0_f32, |max, v| max.max(v.abs()));
+                assert!((1.45..=3.0).contains(&largest), "{dtype:?}: {largest}");
+                let power: f32 = block.iter().map(|v| v * v).sum();
+                assert!(power > 256.0 * 0.01, "{dtype:?}: {power}");
+            }
+            let again = generate(&operand, 5, "case");
+            assert_eq!(data.bytes(), again.bytes());
+            assert_ne!(data.bytes(), generate(&operand, 6, "case").bytes());
+        }
     }
 
     #[test]

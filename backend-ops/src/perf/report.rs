@@ -310,7 +310,7 @@ mod tests {
         let outcome = measured(&[None], None, timed(100, 50));
         let line = &lines(&add(), &samples::device(), &outcome)[0];
         // The name ends in column 69: padded to 72 would leave 3, so 80.
-        let printed = ADD.name().len() + 4;
+        let printed = add().name().len() + 4;
         assert_eq!((printed + line.find(|c| c != ' ').expect("text")) % 8, 1);
         assert!(
             line.ends_with("     100 runs -    50.00 us/run -     1024 kB/run -   19.53 GB/s"),
