@@ -74,8 +74,7 @@ fn a_selection_without_cases_is_no_pass() {
 #[test]
 fn what_is_not_built_yet_is_refused() {
     for args in [
-        &["grad"][..],
-        &["perf"],
+        &["perf"][..],
         &["support"],
         &["-j", "0"],
         &["--set", "blas"],
