@@ -24,6 +24,9 @@ Examples:
   backend-ops test -o OUT_PROD -p 'type_a=q4_K.*trans_b=1'
   backend-ops test -b CPU -o 'CONT(type=f32,ne=[2,1,1,1],use_view_slice=0)'
   backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran
+  backend-ops perf -b CPU -o MUL_MAT                      times; on a simulated device counters
+  backend-ops perf --set staging                          OUT_PROD with float against half staging
+  backend-ops support --output csv                        which cases a device runs
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
   backend-ops test --set quick                            minutes: every value of every parameter at least once
   backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
@@ -59,9 +62,7 @@ Gradients (grad):
   The loss is the sum of the result, each element times a random weight. The graph's backward must agree with central
   differences in f64 when it is evaluated in f64, and on the device. Large operands are checked in part, and the line says so;
   elements at kinks are left out and counted, and a case of which more than half is left out fails. The CPU computes what another
-  device lacks.
-
-Modes perf and support are not in this version.";
+  device lacks.";
 
 /// Tests the operations of ggml's backends.
 ///
@@ -115,6 +116,10 @@ pub struct Cli {
     #[arg(long, value_enum)]
     pub route: Option<RouteArg>,
 
+    /// With --output markdown: write the table to this file, with its columns for devices that are not here
+    #[arg(long, value_name = "PATH")]
+    pub update: Option<PathBuf>,
+
     /// Print the pipelines that each case dispatched, with their threadgroup memory
     #[arg(long)]
     pub kernels: bool,
@@ -153,6 +158,15 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// The list of cases to choose from: mode perf has its own.
+    #[must_use]
+    pub fn case_set(&self) -> Set {
+        match (self.mode, self.set) {
+            (Mode::Perf, Set::Upstream) => Set::Perf,
+            (_, set) => set,
+        }
+    }
+
     /// The flags that repeat what this run makes of a case: all but those for the device, the selection of cases and reports.
     #[must_use]
     pub fn flags_of_cases(&self) -> Vec<String> {
@@ -249,6 +263,10 @@ pub enum Mode {
     Test,
     /// Compare gradients with central differences, by default on the CPU
     Grad,
+    /// Measure how long cases take; on a simulated device, count what they do
+    Perf,
+    /// List which cases a device runs, without running them
+    Support,
 }
 
 impl Mode {
@@ -258,6 +276,8 @@ impl Mode {
         match self {
             Self::Test => "test",
             Self::Grad => "grad",
+            Self::Perf => "perf",
+            Self::Support => "support",
         }
     }
 }
@@ -273,6 +293,8 @@ pub enum Output {
     Csv,
     /// One JSON object per line
     Json,
+    /// Mode support: a table of operations by device
+    Markdown,
 }
 
 /// `on` or `off`.
@@ -388,17 +410,22 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        for args in [
-            &["perf"][..],
-            &["-j", "0"],
-            &["--set", "staging"],
-        ] {
+        for args in [["-j", "0"]] {
             assert_eq!(
                 parse(args).expect_err("not in this version").exit_code(),
                 2,
                 "{args:?}"
             );
         }
+    }
+
+    #[test]
+    fn mode_perf_has_a_list_of_its_own() {
+        let set = |args| parse(args).expect("parses").case_set();
+        assert_eq!(set(&["perf"]), Set::Perf);
+        assert_eq!(set(&["perf", "--set", "staging"]), Set::Staging);
+        assert_eq!(set(&["perf", "--set", "gate"]), Set::Gate);
+        assert_eq!(set(&["support"]), Set::Upstream);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use backend_ops::case::Choices;
 use backend_ops::cli::{Cli, Environment, Mode, Output};
 use backend_ops::coverage;
 use backend_ops::filter::{OpFilter, params_regex};
+use backend_ops::modes;
 use backend_ops::pool::Recipe;
 use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
 use backend_ops::runner::Settings;
@@ -48,8 +49,9 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         return serve(cli, device_and_threads);
     }
     // Arguments first: a typo should not wait for a device.
+    modes::check(cli)?;
     let cases = CaseFilter {
-        set: cli.set,
+        set: cli.case_set(),
         ops: cli
             .ops
             .as_deref()
@@ -85,7 +87,11 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         workers: workers(cli)?,
         bisect: cli.bisect,
     };
-    report(cli, &session, &environment)
+    match cli.mode {
+        Mode::Test | Mode::Grad => report(cli, &session, &environment),
+        Mode::Perf => modes::perf(cli, session, &environment),
+        Mode::Support => modes::support(cli, session, &environment),
+    }
 }
 
 fn settings(cli: &Cli) -> Settings {
@@ -95,7 +101,7 @@ fn settings(cli: &Cli) -> Settings {
             staging: cli.staging.map(Into::into),
             route: cli.route.map(Into::into),
         },
-        require_support: cli.set.requires_support(),
+        require_support: cli.case_set().requires_support(),
         exact: cli.exactness(),
         gradients: cli.mode == Mode::Grad,
     }
@@ -146,7 +152,7 @@ fn create_devices(cli: &Cli) -> anyhow::Result<()> {
 fn report(cli: &Cli, session: &Session, environment: &Environment) -> anyhow::Result<Verdict> {
     let bar = progress_bar();
     let rows = match cli.output {
-        Output::Console => None,
+        Output::Console | Output::Markdown => None,
         Output::Sql => Some(RowFormat::Sql),
         Output::Csv => Some(RowFormat::Csv),
         Output::Json => Some(RowFormat::Json),

@@ -11,7 +11,7 @@ use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
-use crate::data::OperandData;
+use crate::data::{OperandData, values_of};
 use crate::exact::{Exact, Exactness};
 use crate::grad;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
@@ -54,7 +54,7 @@ impl Target {
     }
 
     /// The backend, opened anew when an earlier case broke it: one bad case must not fail those after it.
-    fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
+    pub(crate) fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
         if self.backend.is_poisoned() {
             self.reopen()?;
         }
@@ -192,7 +192,7 @@ fn judge(
             let against = Against::Reference;
             (result.exact).push(Exact::measure(form, against, reference, &values));
         }
-        let comparison = compare(case, reference, &values)?;
+        let comparison = compare(case, &data, reference, &values)?;
         result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
         verdict(&comparison, result.limit, Against::Reference)?;
     }
@@ -207,7 +207,7 @@ fn judge(
         }
         let limit = case.max_nmse(Choices::default());
         verdict(
-            &compare(case, expected, &values)?,
+            &compare(case, &data, expected, &values)?,
             limit,
             Against::CpuBackend,
         )?;
@@ -233,7 +233,7 @@ fn hash_bits(values: &[f32]) -> u64 {
     hasher.finish()
 }
 
-fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
+pub(crate) fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
     let name = case.name();
     case.operands()
         .iter()
@@ -260,7 +260,7 @@ fn compute(
     let dispatches = plan.run_traced(backend)?;
     plan.check_sentinels()?;
     Ok(Computed {
-        values: plan.read_f32(&built.output)?,
+        values: values_of(built.output.dtype(), &plan.read_bytes(&built.output)?)?,
         dispatches,
     })
 }
@@ -280,7 +280,12 @@ fn compute_on_cpu(
 }
 
 /// Compares what the case's measure compares.
-fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparison, Failure> {
+fn compare(
+    case: &dyn Case,
+    data: &[OperandData],
+    expected: &[f64],
+    values: &[f32],
+) -> Result<Comparison, Failure> {
     Ok(match case.measure() {
         Measure::Values => check::compare(expected, values)?,
         Measure::ValuesAndNan => {
@@ -291,6 +296,10 @@ fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparis
             &sorted_rows(expected, len, f64::total_cmp),
             &sorted_rows(values, len, f32::total_cmp),
         )?,
+        Measure::Ranks(ranks) => {
+            let (expected, values) = ranks.of(data[0].values(), expected, values);
+            check::compare(&expected, &values)?
+        }
     })
 }
 

@@ -118,13 +118,11 @@ impl Session {
     }
 
     fn header(&self) -> Header {
-        Header {
-            ggml_version: ggml_sys::BUILD.ggml_version.to_owned(),
-            build_hash: ggml_sys::BUILD.hash.to_owned(),
-            seed: self.settings.seed,
-            staging: self.settings.choices.staging,
-            devices: self.all_devices.len(),
-        }
+        Header::new(
+            self.settings.seed,
+            self.settings.choices.staging,
+            self.all_devices.len(),
+        )
     }
 
     fn run_device(
@@ -345,14 +343,14 @@ impl Progress<'_, '_> {
 }
 
 /// Upstream's words, and how to have the CPU tested.
-fn skip_reason(device: Device) -> &'static str {
+pub(crate) fn skip_reason(device: Device) -> &'static str {
     match device.kind() {
         DeviceKind::Cpu => "Skipping CPU backend (-b CPU tests it)",
         _ => "Skipping",
     }
 }
 
-fn describe(index: usize, device: Device) -> DeviceInfo {
+pub(crate) fn describe(index: usize, device: Device) -> DeviceInfo {
     DeviceInfo {
         index,
         name: device.name().to_owned(),

@@ -37,6 +37,7 @@
 //! |---|---|
 //! | `metal` (default) | Apple's GPU, on macOS |
 //! | `accelerate` (default) | Apple's BLAS, on macOS |
+//! | `blas` | the machine's own OpenBLAS, which pkg-config must find, everywhere but on macOS: one more device |
 //! | `metal-sim` | the simulated Metal device, everywhere but on macOS: the Metal backend's own code on the CPU, for tests |
 //! | `log` | ggml's log through the `log` crate, under the target `ggml`; without it the log is dropped |
 

@@ -110,3 +110,31 @@ fn what_no_kernel_takes_is_refused() {
     let ops: Vec<_> = refused.iter().map(|node| node.op.as_str()).collect();
     assert_eq!(ops, ["CPY"]);
 }
+
+#[test]
+fn a_graph_runs_so_many_times_over_as_one() {
+    use ggml_rs::sim::Counters;
+
+    let device = Device::by_name("MTL0").unwrap();
+    let (graph, (x_in, y)) = Graph::build(|g| {
+        let (x, x_in) = g.input("x", F32, [64])?;
+        Ok((x_in, g.output("y", x.scale(2.0)?.relu()?)?))
+    })
+    .unwrap();
+    let mut backend = device.open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&x_in, &[3.0; 64]).unwrap();
+    // Other runs of this process count too, but never while this one does: runs on the simulated device take turns.
+    let dispatched = |trace: Vec<Dispatch>| trace.len();
+    let once = dispatched(plan.run_traced(&mut backend).unwrap());
+    assert_eq!(once, 2);
+    let before = Counters::read(device).unwrap().dispatches;
+    plan.run_times(&mut backend, 3).unwrap();
+    plan.run_times(&mut backend, 3).unwrap();
+    plan.run_times(&mut backend, 5).unwrap();
+    let after = Counters::read(device).unwrap().dispatches;
+    assert!(after - before >= 11 * once as u64, "{before} to {after}");
+    assert_eq!(plan.read_f32(&y).unwrap(), [6.0; 64]);
+    let refused = plan.run_times(&mut backend, 0).unwrap_err();
+    assert!(refused.to_string().contains("0 times"), "{refused}");
+}

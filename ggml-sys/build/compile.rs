@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cc_units::UnitSet;
 
 use super::{
-    abi, cpu,
+    abi, blas, cpu,
     env::{Parts, Target},
     error::Error,
     info,
@@ -110,8 +110,8 @@ impl Job<'_> {
         if parts.metal {
             cpp.extend(self.in_tree(metal::host_sources(tree)));
         }
-        if parts.accelerate {
-            cpp.push(self.out_dir.join("ggml/src/ggml-blas/ggml-blas.cpp"));
+        if parts.accelerate || parts.openblas {
+            cpp.extend(self.in_tree(vec![blas::SOURCE.to_owned()]));
         }
         let generated = self.out_dir.join("gen");
         let mut plain_c = [info::FILE, abi::FILE]
@@ -132,7 +132,14 @@ impl Job<'_> {
         let mut objects = self.compile("c", self.ggml("c11", &plan.core_flags()), c)?;
         objects.extend(self.compile("plain-c", plain, plain_c)?);
         // No option for a later CPU here: static constructors run before anything could check for one.
-        objects.extend(self.compile("cpp", self.ggml("c++17", &[]), cpp)?);
+        let mut core_cpp = self.ggml("c++17", &[]);
+        if parts.openblas {
+            core_cpp.includes(blas::find()?.include);
+            for name in blas::DEFINES {
+                core_cpp.define(name, None);
+            }
+        }
+        objects.extend(self.compile("cpp", core_cpp, cpp)?);
         Ok(objects)
     }
 

@@ -224,6 +224,7 @@ mod tests {
         let off = Parts {
             metal: false,
             accelerate: false,
+            openblas: false,
             metal_sim: true,
         };
         assert!(
@@ -234,6 +235,7 @@ mod tests {
         let on = Parts {
             metal: true,
             accelerate: true,
+            openblas: false,
             metal_sim: false,
         };
         let macos = defines(

@@ -98,6 +98,7 @@ impl Target {
 pub struct Parts {
     pub metal: bool,
     pub accelerate: bool,
+    pub openblas: bool,
     pub metal_sim: bool,
 }
 
@@ -107,6 +108,8 @@ impl Parts {
         Self {
             metal: cfg!(feature = "metal") && on_macos,
             accelerate: cfg!(feature = "accelerate") && on_macos,
+            // A Mac's BLAS is Accelerate.
+            openblas: cfg!(feature = "blas") && !on_macos,
             // Its memory, and how its objects are kept apart, are Linux's.
             metal_sim: cfg!(feature = "metal-sim") && target.os == Os::Linux,
         }
@@ -116,7 +119,7 @@ impl Parts {
     pub fn backends(self) -> String {
         let names = [
             (true, "cpu"),
-            (self.accelerate, "blas"),
+            (self.accelerate || self.openblas, "blas"),
             (self.metal, "metal"),
             (self.metal_sim, "metal-sim"),
         ];

@@ -60,6 +60,16 @@ pub enum Error {
     )]
     Embed { file: String, reason: String },
 
+    #[error(
+        "blas: no OpenBLAS to link: {reason}. Install its development package (libopenblas-dev on Debian) and pkg-config, or \
+         build without the feature `blas`"
+    )]
+    #[cfg_attr(
+        not(feature = "blas"),
+        allow(dead_code, reason = "nobody asks for OpenBLAS without the feature")
+    )]
+    OpenBlas { reason: String },
+
     #[error("compile: {0}")]
     Compile(#[from] cc_units::Error),
 

@@ -139,6 +139,7 @@ mod tests {
             Parts {
                 metal: true,
                 accelerate: true,
+                openblas: false,
                 metal_sim: false,
             },
         );
@@ -151,6 +152,7 @@ mod tests {
             Parts {
                 metal: false,
                 accelerate: false,
+                openblas: false,
                 metal_sim: false,
             },
         );
@@ -173,6 +175,7 @@ mod tests {
         let parts = Parts {
             metal: false,
             accelerate: false,
+            openblas: false,
             metal_sim: false,
         };
         let settings = Settings {
@@ -190,6 +193,7 @@ mod tests {
         let none = Parts {
             metal: false,
             accelerate: false,
+            openblas: false,
             metal_sim: false,
         };
         let windows = |msvc| Target {

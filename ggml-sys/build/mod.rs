@@ -3,6 +3,7 @@
 pub mod abi;
 #[cfg(any(feature = "buildtime-bindgen", test))]
 pub mod bindings;
+pub mod blas;
 pub mod compile;
 pub mod cpu;
 pub mod env;
@@ -84,6 +85,9 @@ fn run() -> Result<(), Error> {
     let objects = compile::all(&prepared.tree, &settings, &out_dir)?;
     link::archive(&objects, &out_dir)?;
     link::link(target, parts, &out_dir);
+    if parts.openblas {
+        blas::link()?;
+    }
     link::describe(&settings, &prepared, &out_dir);
     info::for_rust(&prepared.version, &prepared.hash);
     Ok(())

@@ -29,6 +29,7 @@
 //! |---|---|---|
 //! | `metal` | yes | the Metal backend, with embedded kernel sources; macOS only |
 //! | `accelerate` | yes | the BLAS backend on Accelerate; macOS only |
+//! | `blas` | no | the BLAS backend on the machine's own OpenBLAS, found through pkg-config; everywhere but on macOS |
 //! | `metal-sim` | no | the Metal backend on a simulated device; Linux only |
 //! | `native` | no | compile for the CPU of the machine that builds, and for no other |
 //! | `buildtime-bindgen` | no | generate the bindings during the build instead of using those in git (needs libclang) |

@@ -71,6 +71,7 @@ fn settings(os: Os, metal: bool, features: &str) -> Settings {
         parts: Parts {
             metal,
             accelerate: false,
+            openblas: false,
             metal_sim: false,
         },
         target,

@@ -34,6 +34,17 @@ impl CaseGraph {
         })
     }
 
+    /// Bytes of the operands as stored, and of the result: what a run moves at least.
+    ///
+    /// # Errors
+    /// When they exceed the address space.
+    pub fn bytes(&self) -> ggml_rs::Result<usize> {
+        let result = self.output.shape().bytes(self.output.dtype())?;
+        self.inputs.iter().try_fold(result, |sum, input| {
+            Ok(sum + input.shape().bytes(input.dtype())?)
+        })
+    }
+
     /// The result in f64: every node of the graph by ggml's definition, without rounding but for the result's own type. `None`
     /// where an op has no definition in f64.
     ///

@@ -9,7 +9,7 @@ mod smaller;
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
 pub use leaves::Leaves;
-pub use measure::Measure;
+pub use measure::{Measure, Ranks};
 pub(crate) use smaller::{find as find_smaller, smaller};
 
 use ggml_rs::{Route, Staging, Tensor};
@@ -79,6 +79,11 @@ pub trait Case: Send + Sync {
         None
     }
 
+    /// What a device does for the case one after the other, for mode `perf` to time alone; empty for a single kernel.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
     /// Whether the case is a graph of several ops, named after what backends fuse it to.
     fn is_fusion(&self) -> bool {
         false
@@ -104,6 +109,16 @@ pub trait Case: Send + Sync {
     fn relaxations(&self) -> Vec<Relaxation> {
         Vec::new()
     }
+}
+
+/// A step of an op, as a case that does the same work.
+pub struct Part {
+    /// What it does.
+    pub name: &'static str,
+    /// Whether it makes a temporary for a later step.
+    pub is_temporary: bool,
+    /// The case.
+    pub case: Box<dyn Case>,
 }
 
 /// A variant of a case that lacks one difficulty.

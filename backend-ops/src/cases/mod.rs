@@ -1,14 +1,16 @@
 //! The cases: what to compute, on which data, and what must come out.
 
 mod arithmetic;
-mod arrange;
+pub(crate) mod arrange;
 mod attention;
 mod conv;
 mod custom;
+mod form;
 mod glu;
 mod image;
+mod iq4_nl;
 mod loss;
-mod matmul;
+pub(crate) mod matmul;
 mod normalize;
 mod optimizer;
 mod recurrent;
@@ -18,7 +20,9 @@ mod rows;
 mod softmax;
 mod sort;
 mod triangle;
+mod types;
 mod unary;
+mod views;
 
 use std::fmt;
 
@@ -26,7 +30,7 @@ pub use arithmetic::Add;
 pub use arrange::{Cont, Cpy};
 pub use matmul::{MulMat, MulMatId, OutProd};
 
-use crate::case::Case;
+use crate::case::{Case, boxed};
 use crate::quick;
 
 /// What makes up the default set, in its order.
@@ -65,6 +69,10 @@ pub enum Set {
     Range,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
     GroundTruth,
+    /// What mode perf measures where no other set is asked for: upstream's list, and OUT_PROD.
+    Perf,
+    /// Mode perf: OUT_PROD with float against half staging, beside timings that others published.
+    Staging,
 }
 
 impl Set {
@@ -75,6 +83,8 @@ impl Set {
             Self::Gate => matmul::gate(),
             Self::Range => matmul::range(),
             Self::GroundTruth => matmul::ground_truth(),
+            Self::Perf => crate::perf::cases::cases(),
+            Self::Staging => boxed(crate::perf::staging::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
             Self::Quick => quick::select(Self::Upstream.cases()),
         }
@@ -83,7 +93,7 @@ impl Set {
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        !matches!(self, Self::Upstream | Self::Quick)
+        !matches!(self, Self::Upstream | Self::Quick | Self::Perf)
     }
 
     /// The set that holds the same cases and more.
@@ -93,6 +103,12 @@ impl Set {
             Self::Quick => Self::Upstream,
             other => other,
         }
+    }
+
+    /// Whether its cases are too large to be compared with a reference.
+    #[must_use]
+    pub fn is_for_perf(self) -> bool {
+        matches!(self, Self::Perf | Self::Staging)
     }
 }
 
@@ -104,6 +120,8 @@ impl fmt::Display for Set {
             Self::Gate => "gate",
             Self::Range => "range",
             Self::GroundTruth => "ground-truth",
+            Self::Perf => "perf",
+            Self::Staging => "staging",
         })
     }
 }
@@ -122,10 +140,21 @@ mod tests {
                 .map(|case| case.op())
                 .collect::<BTreeSet<_>>()
         };
-        assert_eq!(
-            ops(Set::Upstream),
-            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "MUL_MAT_ID", "OUT_PROD"])
-        );
+        // One of each family: `--show-coverage` has the rest.
+        let families = BTreeSet::from([
+            "ADD",
+            "CPY",
+            "MUL_MAT",
+            "OUT_PROD",
+            "CONV_2D",
+            "UPSCALE",
+            "SSM_SCAN",
+            "ARGSORT",
+            "CROSS_ENTROPY_LOSS",
+            "OPT_STEP_ADAMW",
+            "CUSTOM",
+        ]);
+        assert!(ops(Set::Upstream).is_superset(&families));
         assert_eq!(ops(Set::Gate), BTreeSet::from(["OUT_PROD"]));
         assert!(Set::Gate.requires_support() && !Set::Upstream.requires_support());
     }

@@ -52,6 +52,20 @@ impl<'r, W: Write> ConsoleReport<'r, W> {
         }
     }
 
+    /// Upstream's line of mode `support`.
+    pub(crate) fn support(&mut self, name: &str, supported: bool) -> io::Result<()> {
+        let verdict = match supported {
+            true => self.ok.apply_to("SUPPORTED"),
+            false => self.fail.apply_to("NOT SUPPORTED"),
+        };
+        writeln!(self.out, "  {name}: {verdict}")
+    }
+
+    /// Where it prints to, for lines of a mode's own below a device's header.
+    pub(crate) fn writer(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     fn verdict(&self, passed: bool) -> String {
         if passed {
             self.ok.apply_to("OK").to_string()

@@ -29,6 +29,20 @@ pub struct Header {
     pub devices: usize,
 }
 
+impl Header {
+    /// The header of a run of this build.
+    #[must_use]
+    pub fn new(seed: u64, staging: Option<Staging>, devices: usize) -> Self {
+        Self {
+            ggml_version: ggml_sys::BUILD.ggml_version.to_owned(),
+            build_hash: ggml_sys::BUILD.hash.to_owned(),
+            seed,
+            staging,
+            devices,
+        }
+    }
+}
+
 /// A device as a report names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
@@ -109,7 +123,7 @@ pub trait Report {
 }
 
 #[cfg(test)]
-mod samples {
+pub(crate) mod samples {
     use super::*;
     use crate::outcome::Outcome;
 

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use super::{DeviceInfo, Header, Report};
+use crate::case::Case;
 use crate::outcome::{CaseResult, Outcome};
 use crate::study::{Arm, MAX_ABS, Path};
 
@@ -77,6 +78,22 @@ impl Row {
             device_description: device.description.clone(),
             backend_reg_name: device.registry.clone(),
             result_hash: result.hash.map(|hash| format!("{hash:016x}")),
+            ..Self::default()
+        }
+    }
+
+    /// The row of a case in another mode, without anything that the mode finds out.
+    #[must_use]
+    pub(crate) fn of_mode(mode: &'static str, case: &dyn Case, device: &DeviceInfo) -> Self {
+        Self {
+            test_time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            build_commit: ggml_sys::BUILD.hash.to_owned(),
+            backend_name: device.name.clone(),
+            op_name: case.op().to_owned(),
+            op_params: case.params(),
+            test_mode: mode,
+            device_description: device.description.clone(),
+            backend_reg_name: device.registry.clone(),
             ..Self::default()
         }
     }
@@ -199,7 +216,25 @@ impl<W: Write> RowReport<W> {
         Self { mode, ..self }
     }
 
-    fn write_row(&mut self, row: &Row) -> io::Result<()> {
+    /// Prints a row; as JSON, with the fields of `extra` behind its own.
+    pub(crate) fn write_with(&mut self, row: &Row, extra: &impl Serialize) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct With<'a, E> {
+            #[serde(flatten)]
+            row: &'a Row,
+            #[serde(flatten)]
+            extra: &'a E,
+        }
+        if self.format == RowFormat::Json {
+            serde_json::to_writer(&mut self.out, &With { row, extra })?;
+            writeln!(self.out)?;
+        } else {
+            self.write_row(row)?;
+        }
+        self.out.flush()
+    }
+
+    pub(crate) fn write_row(&mut self, row: &Row) -> io::Result<()> {
         match self.format {
             RowFormat::Sql => {
                 let fields = row.fields();

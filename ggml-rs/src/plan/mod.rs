@@ -311,6 +311,22 @@ impl Plan {
         )
     }
 
+    /// Runs the graph so many times over, as one graph: for measurements, which the start and the end of a run would blur.
+    ///
+    /// Kernels are not fused in it.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for 0 times and for a plan on several devices; else as [`Plan::run`].
+    #[track_caller]
+    pub fn run_times(&mut self, on: &mut impl Executor, times: usize) -> Result<()> {
+        const CALL: &str = "Plan::run_times";
+        if times == 0 || self.partition.splits.len() > 1 {
+            let detail = format!("{times} times {} parts", self.partition.splits.len());
+            return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
+        }
+        self.start(CALL, on.backends_mut(), How::Times(times))
+    }
+
     /// Runs the graph and returns what was dispatched for it, in order of encoding.
     ///
     /// The list is empty on devices that keep no record, such as the CPU.
@@ -435,9 +451,8 @@ impl Plan {
         // A run that is not to wait leaves everything as it was.
         self.finished &= matches!(how, How::Try);
         let _held = how.lock(&self.accesses)?;
-        let cancel = how.cancel();
         self.finished = false;
-        let outcome = run_splits(&mut self.partition, backends, cancel);
+        let outcome = run_splits(&mut self.partition, backends, how);
         // Whatever came of the run, ggml has returned.
         self.graph.resume_panic();
         outcome?;
@@ -462,6 +477,8 @@ enum How<'a> {
     Wait,
     Try,
     Until(&'a Cancel),
+    /// As [`How::Wait`], the nodes repeated.
+    Times(usize),
 }
 
 /// How often a run that waits for parameters looks at its switch.
@@ -471,13 +488,13 @@ impl<'a> How<'a> {
     fn cancel(self) -> Option<&'a Cancel> {
         match self {
             Self::Until(cancel) => Some(cancel),
-            Self::Wait | Self::Try => None,
+            Self::Wait | Self::Try | Self::Times(_) => None,
         }
     }
 
     fn lock(self, accesses: &Accesses) -> Result<Vec<Held<'_>>> {
         let Self::Until(cancel) = self else {
-            let wait = matches!(self, Self::Wait);
+            let wait = !matches!(self, Self::Try);
             return accesses.lock(if wait { Wait::Yes } else { Wait::No });
         };
         loop {
@@ -493,16 +510,16 @@ impl<'a> How<'a> {
 }
 
 /// Runs one part after the other, each on its backend.
-fn run_splits(
-    partition: &mut Partition,
-    backends: &mut [Backend],
-    cancel: Option<&Cancel>,
-) -> Result<()> {
+fn run_splits(partition: &mut Partition, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+    let cancel = how.cancel();
     for split in 0..partition.splits.len() {
         if cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
-        let graphs = partition.graphs(split, cancel.is_some())?;
+        let graphs = match how {
+            How::Times(times) if times > 1 => vec![partition.repeated(times)?],
+            _ => partition.graphs(split, cancel.is_some())?,
+        };
         let split = &partition.splits[split];
         // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
         // parameters.

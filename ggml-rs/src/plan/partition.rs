@@ -33,6 +33,8 @@ pub(super) struct Partition {
     pub splits: Vec<Split>,
     copies: usize,
     changes: Changes,
+    /// All nodes so many times over.
+    repeated: Option<(usize, Context, Cgraph)>,
     // Hold copies and cgraphs.
     contexts: Vec<Context>,
 }
@@ -86,6 +88,7 @@ impl Partition {
             splits: vec![split],
             copies: 0,
             changes: Changes::default(),
+            repeated: None,
             contexts: Vec::new(),
         }
     }
@@ -117,6 +120,21 @@ impl Partition {
             return Ok(vec![self.splits[split].cgraph]);
         }
         self.parts(split)
+    }
+
+    /// All nodes, in order, so many times over. Made anew when the number changes.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`].
+    pub fn repeated(&mut self, times: usize) -> Result<Cgraph> {
+        match &self.repeated {
+            Some((made, _, cgraph)) if *made == times => Ok(*cgraph),
+            _ => {
+                let (context, cgraph) = flat(&computed(&self.tensors).repeat(times))?;
+                self.repeated = Some((times, context, cgraph));
+                Ok(cgraph)
+            }
+        }
     }
 
     fn parts(&mut self, split: usize) -> Result<Vec<Cgraph>> {
@@ -314,6 +332,7 @@ impl<'a> Draft<'a> {
                     cgraph,
                     splits,
                     changes,
+                    repeated: None,
                     contexts,
                 })
             }

@@ -14,8 +14,8 @@ use crate::vars::Vars;
 type Axes = [usize; 4];
 
 /// Upstream's mark for "not permuted", printed as such.
-const UNPERMUTED: Axes = [0; 4];
-const TRANSPOSED: Axes = [1, 0, 2, 3];
+pub(crate) const UNPERMUTED: Axes = [0; 4];
+pub(crate) const TRANSPOSED: Axes = [1, 0, 2, 3];
 
 /// One CPY case. The destination is contiguous.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,12 @@ pub struct Cpy {
 }
 
 impl Cpy {
-    fn new(type_src: DType, type_dst: DType, ne_src: [usize; 4], permute_src: Axes) -> Self {
+    pub(crate) fn new(
+        type_src: DType,
+        type_dst: DType,
+        ne_src: [usize; 4],
+        permute_src: Axes,
+    ) -> Self {
         Self {
             type_src,
             type_dst,

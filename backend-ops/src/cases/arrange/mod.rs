@@ -3,6 +3,7 @@
 mod copy;
 
 pub use copy::{Cont, Cpy};
+pub(crate) use copy::{TRANSPOSED, UNPERMUTED};
 
 use crate::case::{Case, boxed};
 

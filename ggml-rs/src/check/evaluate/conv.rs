@@ -184,12 +184,21 @@ fn pool(
         let window = params.window(image, [ox, oy], plane);
         let values = window.iter().map(|&index| a.values[index]);
         match () {
-            () if params.is_max() => values.fold(f64::NEG_INFINITY, f64::max),
+            // Not f64::max, which passes NaN over.
+            () if params.is_max() => values.fold(f64::NEG_INFINITY, larger),
             () if window.is_empty() => 0.0,
             () => values.sum::<f64>() / divisor(window.len()) as f64,
         }
     };
     Ok((0..columns * out_rows * planes).map(value).collect())
+}
+
+/// The larger of two, NaN where one is.
+fn larger(a: f64, b: f64) -> f64 {
+    match a.is_nan() || b.is_nan() {
+        true => f64::NAN,
+        false => a.max(b),
+    }
 }
 
 /// POOL_2D_BACK: operand 0 is the gradient, operand 1 the op's input. Of equal maxima the first gets it all.

@@ -11,7 +11,9 @@ use ggml_rs::{DType, Staging, Tensor};
 
 pub use sets::{gate, ours, range, upstream};
 
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
+use super::MulMat;
+use crate::case::{Case, Choices, Leaves, Part, Relaxation, relaxed, smaller};
+use crate::cases::arrange::{Cpy, TRANSPOSED, UNPERMUTED};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -212,6 +214,13 @@ impl Case for OutProd {
         reference::out_prod(self.values_a(&operands[0])?, self.values_b(&operands[1])?).map(Some)
     }
 
+    fn flops(&self) -> Option<f64> {
+        Some(super::product_flops(
+            [self.m, self.n, self.k],
+            self.batch().iter().product(),
+        ))
+    }
+
     fn max_nmse(&self, _choices: Choices) -> f64 {
         MAX_NMSE
     }
@@ -219,6 +228,49 @@ impl Case for OutProd {
     fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
         let staging = choices.staging.unwrap_or(Staging::Float);
         Some(Routing::Batched(Product::of_f32(tensor_api, staging)))
+    }
+
+    /// As Metal computes it. With a permuted or padded operand no other op does the same.
+    fn parts(&self) -> Vec<Part> {
+        if self.a_perm || self.b_v > 0 {
+            return Vec::new();
+        }
+        let temporary = |name, case| Part {
+            name,
+            is_temporary: true,
+            case: Box::new(case) as Box<dyn Case>,
+        };
+        let copy = |from, ne, axes| Cpy::new(from, DType::F32, ne, axes);
+        let mut parts = Vec::new();
+        let mut type_a = self.type_a;
+        if type_a.is_quantized() {
+            parts.push(temporary(
+                "a to float",
+                copy(type_a, self.shape_a(), UNPERMUTED),
+            ));
+            type_a = DType::F32;
+        }
+        parts.push(temporary(
+            "a transposed",
+            copy(type_a, self.shape_a(), TRANSPOSED),
+        ));
+        if !self.trans_b {
+            parts.push(temporary(
+                "b transposed",
+                copy(self.type_b, self.shape_b(), TRANSPOSED),
+            ));
+        }
+        let product = MulMat {
+            bs: self.bs,
+            nr: self.nr,
+            ..MulMat::new(DType::F32, [self.m, self.n, self.k])
+        };
+        parts.push(Part {
+            name: "product",
+            is_temporary: false,
+            case: Box::new(product),
+        });
+        parts
     }
 
     fn relaxations(&self) -> Vec<Relaxation> {

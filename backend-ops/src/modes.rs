@@ -1,0 +1,165 @@
+//! Runs the modes that have reports of their own, from the command line.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::cases::Set;
+use crate::cli::{Cli, Environment, Mode, Output};
+use crate::perf::{Perf, Sinks};
+use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
+use crate::session::{Session, Verdict};
+use crate::support::{Query, Table};
+
+/// Refuses what a mode does not have.
+///
+/// # Errors
+/// Says which mode has it.
+pub fn check(cli: &Cli) -> anyhow::Result<()> {
+    let support = cli.mode == Mode::Support;
+    anyhow::ensure!(
+        support || cli.output != Output::Markdown,
+        "--output markdown: only mode support prints a table of operations"
+    );
+    anyhow::ensure!(
+        cli.update.is_none() || cli.output == Output::Markdown,
+        "--update: only with --output markdown"
+    );
+    anyhow::ensure!(
+        cli.mode == Mode::Perf || !cli.set.is_for_perf(),
+        "--set {}: its cases are only measured; use mode perf",
+        cli.set
+    );
+    anyhow::ensure!(
+        cli.set != Set::Staging || cli.staging.is_none(),
+        "--staging: set staging measures every staging; run without it"
+    );
+    Ok(())
+}
+
+/// Mode `perf`.
+///
+/// # Errors
+/// When a report cannot be written or a device cannot be opened.
+pub fn perf(cli: &Cli, session: Session, environment: &Environment) -> anyhow::Result<Verdict> {
+    let perf = Perf {
+        cases: session.cases,
+        all_devices: session.all_devices,
+        devices: session.devices,
+        settings: session.settings,
+    };
+    let (people, rows) = outputs(cli, environment);
+    let stdout = || Box::new(io::stdout()) as Box<dyn Write>;
+    let mut sinks = Sinks::new(people, rows.map(|format| (stdout(), format)));
+    Ok(if cli.set == Set::Staging {
+        perf.run_staging(&mut sinks)?
+    } else {
+        perf.run(&mut sinks)?
+    })
+}
+
+/// Mode `support`.
+///
+/// # Errors
+/// When a report cannot be written.
+pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow::Result<Verdict> {
+    let mut query = Query {
+        cases: session.cases,
+        all_devices: session.all_devices,
+        devices: session.devices,
+        seed: session.settings.seed,
+    };
+    if cli.output == Output::Markdown {
+        if cli.device.is_none() {
+            // A table without the CPU would lack what everything else is compared with.
+            query.devices = query.all_devices.clone();
+        }
+        write_table(query.table(), cli.update.as_deref())?;
+        return Ok(Verdict::Passed);
+    }
+    let (mut people, rows) = outputs(cli, environment);
+    let Some(format) = rows else {
+        return Ok(query.list(&mut people, &mut |_| Ok(()), &mut |_| Ok(()))?);
+    };
+    // One report, that two closures write to in turn.
+    let rows = std::cell::RefCell::new(RowReport::new(io::stdout(), format));
+    Ok(query.list(
+        &mut people,
+        &mut |header| rows.borrow_mut().begin(header),
+        &mut |row| rows.borrow_mut().write_row(row),
+    )?)
+}
+
+fn write_table(table: Table, update: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = update else {
+        return Ok(write!(io::stdout(), "{table}")?);
+    };
+    let context = || format!("--update {}", path.display());
+    let older = match fs::read_to_string(path) {
+        Ok(text) => Table::parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(context),
+    };
+    let table = match older {
+        Some(older) => table.with_columns_of(&older),
+        None => table,
+    };
+    fs::write(path, table.to_string()).with_context(context)
+}
+
+type People<'a> = ConsoleReport<'a, Box<dyn Write>>;
+
+/// A report for people, on stderr where rows take stdout, and the format of those.
+fn outputs<'a>(cli: &'a Cli, environment: &'a Environment) -> (People<'a>, Option<RowFormat>) {
+    let rows = match cli.output {
+        Output::Console | Output::Markdown => None,
+        Output::Sql => Some(RowFormat::Sql),
+        Output::Csv => Some(RowFormat::Csv),
+        Output::Json => Some(RowFormat::Json),
+    };
+    let (out, colors): (Box<dyn Write>, bool) = match rows {
+        None => (Box::new(io::stdout()), console::colors_enabled()),
+        Some(_) => (Box::new(io::stderr()), console::colors_enabled_stderr()),
+    };
+    let look = Look {
+        colors,
+        ..Look::default()
+    };
+    let repeat = |device: &str| cli.repeat(device, environment);
+    (ConsoleReport::new(out, look, repeat), rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn what_a_mode_lacks_is_refused() {
+        let checked = |args: &[&str]| {
+            let cli = Cli::try_parse_from([&["backend-ops"], args].concat()).expect("parses");
+            check(&cli).map_err(|error| error.to_string())
+        };
+        for (args, part) in [
+            (&["test", "--output", "markdown"][..], "only mode support"),
+            (&["support", "--update", "x"], "only with --output markdown"),
+            (&["test", "--set", "staging"], "use mode perf"),
+            (&["support", "--set", "perf"], "use mode perf"),
+            (
+                &["perf", "--set", "staging", "--staging", "half"],
+                "every staging",
+            ),
+        ] {
+            let reason = checked(args).expect_err(part);
+            assert!(reason.contains(part), "{args:?}: {reason}");
+        }
+        assert_eq!(
+            checked(&["support", "--output", "markdown", "--update", "x"]),
+            Ok(())
+        );
+        assert_eq!(checked(&["perf", "--set", "staging"]), Ok(()));
+    }
+}

@@ -1,0 +1,137 @@
+//! Set `staging` of mode `perf`, on the simulated device: the table's labels, and counters that differ as the stagings do.
+#![cfg(not(target_os = "macos"))]
+
+use ggml_rs_tests::{Run, backend_ops};
+use serde_json::Value;
+
+fn perf(args: &[&str]) -> Run {
+    let fixed = ["perf", "-b", "MTL0", "--require", "MTL0"];
+    let run = backend_ops(
+        env!("CARGO_BIN_EXE_backend-ops-under-test"),
+        &[&fixed, args].concat(),
+    )
+    .expect("backend-ops starts");
+    assert_eq!(run.status.code(), Some(0), "{}", run.transcript());
+    run
+}
+
+fn rows(run: &Run) -> Vec<Value> {
+    let rows = run.stdout.lines();
+    rows.map(|row| serde_json::from_str(row).expect("one object a line"))
+        .collect()
+}
+
+fn of_arm<'a>(rows: &'a [Value], arm: &'a str) -> impl Iterator<Item = &'a Value> {
+    rows.iter().filter(move |row| row["arm"] == arm)
+}
+
+/// A field that stands behind the parameters.
+fn field(row: &Value, name: &str) -> usize {
+    let params = row["op_params"].as_str().expect("text");
+    let value = params
+        .split(',')
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        .unwrap_or_else(|| panic!("{name}: {params}"));
+    value.parse().expect("a number")
+}
+
+#[test]
+fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
+    let run = perf(&["--set", "staging", "--tensor", "off", "--output", "json"]);
+    let rows = rows(&run);
+    assert_eq!(
+        rows.len(),
+        16,
+        "eight cases in two arms: {}",
+        run.transcript()
+    );
+    let (half, float) = (of_arm(&rows, "simd-half"), of_arm(&rows, "simd-float"));
+    for (half, float) in half.zip(float) {
+        // Whole tiles: half needs no tile for its output, which 8192 bytes would hold.
+        assert_eq!(field(half, "threadgroup_bytes"), 6144);
+        assert_eq!(field(float, "threadgroup_bytes"), 12288);
+        assert_eq!(field(half, "held_bytes"), field(float, "held_bytes"));
+        let mut expected = half["counters"].clone();
+        expected["threadgroup_bytes"] = Value::from(
+            2 * half["counters"]["threadgroup_bytes"]
+                .as_u64()
+                .expect("a count"),
+        );
+        assert_eq!(float["counters"], expected);
+        assert_eq!(
+            half["counters"]["simdgroup_fmas"],
+            field(half, "m") * field(half, "n") * field(half, "k")
+        );
+        for row in [half, float] {
+            assert_eq!(
+                (&row["time_us"], &row["median_us"]),
+                (&0.0.into(), &Value::Null)
+            );
+            let why = row["error_message"].as_str().expect("text");
+            assert!(why.contains("counters of one run, not times"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn the_tensor_kernel_has_arms_of_its_own() {
+    let args = [
+        "--set", "staging", "--tensor", "on", "-p", "m=1536", "--output", "json",
+    ];
+    let rows = rows(&perf(&args));
+    assert_eq!(rows.len(), 4);
+    for (arm, bytes) in [("tensor", 8192), ("tensor-half", 4096)] {
+        for row in of_arm(&rows, arm) {
+            assert_eq!(field(row, "threadgroup_bytes"), bytes);
+            // Float operands are never rounded; halves may be.
+            assert_eq!(
+                row["counters"]["relaxed_fmas"] == 0,
+                arm == "tensor",
+                "{row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_table_says_what_its_figures_are() {
+    let run = perf(&["--set", "staging", "--tensor", "off", "-p", "q4_K.*m=1536"]);
+    for part in [
+        "simulated",
+        "counters stand in place of times",
+        "computed for whole tiles",
+        "not here and not with this code",
+        "simd-half",
+        "kernel_mul_mm_f32_f32_fp32",
+        "2.8-2.9",
+        "3.0-7.3",
+        "--tensor on",
+    ] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.transcript());
+    }
+    assert!(!run.stdout.contains("us/run"), "{}", run.transcript());
+}
+
+/// The same at a small size, by a run: nothing computed.
+#[test]
+fn what_mode_perf_counts_is_what_ran() {
+    let args = ["-o", "OUT_PROD", "-p", "type_a=f32.*m=4096,n=16.*trans_b=0"];
+    let run = perf(&args);
+    for (arm, bytes) in [("float", "12288"), ("half", "8192")] {
+        let line = run
+            .stdout
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{arm}: ")))
+            .unwrap_or_else(|| panic!("{arm}: {}", run.transcript()));
+        assert!(
+            line.contains(&format!("{bytes} threadgroup bytes")),
+            "{line}"
+        );
+        assert!(line.contains("matrix FMAs 67108864"), "{line}");
+    }
+    assert!(
+        run.stdout.contains("too large to simulate 0, failed 0"),
+        "{}",
+        run.transcript()
+    );
+}
