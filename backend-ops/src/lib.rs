@@ -9,6 +9,7 @@
 //! - [`case`] says what a case is; [`cases`] holds them, a file for each op; [`data`] fills the operands from a seed;
 //! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
 //! - [`study`] holds what the stagings of a case are held to against each other;
+//! - [`grad`] checks gradients in place of results;
 //! - [`exact`] measures single elements, where that is asked for;
 //! - [`pool`] starts processes that run cases, [`worker`] is what they do;
 //! - [`outcome`] holds results, [`report`] prints them;
@@ -30,6 +31,7 @@ pub mod coverage;
 pub mod data;
 pub mod exact;
 pub mod filter;
+pub mod grad;
 pub mod modes;
 pub mod outcome;
 pub mod perf;

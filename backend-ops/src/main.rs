@@ -75,7 +75,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     let environment = Environment::read();
     create_devices(cli)?;
     let all_devices = Device::all()?;
-    let devices = select::devices(&all_devices, cli.device.as_deref(), &cli.require)?;
+    let devices = select::devices(&all_devices, cli.device(), &cli.require)?;
     if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
         select::require_tensor_api(&devices)?;
     }
@@ -88,7 +88,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         bisect: cli.bisect,
     };
     match cli.mode {
-        Mode::Test => report(cli, &session, &environment),
+        Mode::Test | Mode::Grad => report(cli, &session, &environment),
         Mode::Perf => modes::perf(cli, session, &environment),
         Mode::Support => modes::support(cli, session, &environment),
     }
@@ -103,6 +103,7 @@ fn settings(cli: &Cli) -> Settings {
         },
         require_support: cli.case_set().requires_support(),
         exact: cli.exactness(),
+        gradients: cli.mode == Mode::Grad,
     }
 }
 
@@ -111,7 +112,7 @@ fn workers(cli: &Cli) -> anyhow::Result<Option<Workers>> {
     if cli.jobs == Some(1) {
         return Ok(None);
     }
-    let mut args = vec!["test".to_owned()];
+    let mut args = vec![cli.mode.name().to_owned()];
     args.extend(cli.flags_of_cases());
     args.push("--worker".to_owned());
     Ok(Some(Workers {
@@ -171,7 +172,7 @@ fn report(cli: &Cli, session: &Session, environment: &Environment) -> anyhow::Re
     let verdict = match rows {
         None => session.run(&mut [&mut people], &bar)?,
         Some(format) => {
-            let mut rows = RowReport::new(io::stdout().lock(), format);
+            let mut rows = RowReport::new(io::stdout().lock(), format).mode(cli.mode.name());
             session.run(&mut [&mut people, &mut rows], &bar)?
         }
     };

@@ -8,6 +8,7 @@ use ggml_rs::trace::Dispatch;
 use serde::{Deserialize, Serialize};
 
 use crate::exact::Exact;
+use crate::grad::{Checked, Sum};
 use crate::study::Arm;
 use crate::wire;
 
@@ -79,6 +80,9 @@ pub enum Failure {
     /// The set demands the case and the device does not support it.
     #[error("not supported, and this set allows no gap: {0}")]
     Required(String),
+    /// A gradient that differs from central differences, or that could not be compared.
+    #[error("{0}")]
+    Gradient(String),
     /// Bits that `--exact` demands.
     #[error("{0}")]
     Inexact(String),
@@ -121,7 +125,7 @@ impl Failure {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Nan { .. } | Self::Inf { .. } | Self::Nmse { .. } => Kind::Values,
-            Self::Inexact(_) | Self::Study(_) => Kind::Values,
+            Self::Inexact(_) | Self::Study(_) | Self::Gradient(_) => Kind::Values,
             Self::Sentinel(_) => Kind::Sentinel,
             Self::Routing(_) => Kind::Routing,
             Self::Compute(_) | Self::Panicked(_) => Kind::Error,
@@ -204,6 +208,8 @@ pub struct CaseResult {
     pub arms: Vec<Arm>,
     /// How near each comparison was, where that was asked for.
     pub exact: Vec<Exact>,
+    /// What was looked at, where gradients were checked.
+    pub gradient: Option<Checked>,
 }
 
 impl CaseResult {
@@ -220,6 +226,7 @@ impl CaseResult {
             kernels: Vec::new(),
             arms: Vec::new(),
             exact: Vec::new(),
+            gradient: None,
         }
     }
 
@@ -261,6 +268,7 @@ pub struct Tally {
     unsupported: BTreeMap<String, usize>,
     worst: Option<Worst>,
     reduced: Vec<Reduced>,
+    gradients: Sum,
 }
 
 /// A failing case and the smallest form of it that was found to fail alike.
@@ -288,6 +296,10 @@ impl Tally {
                 *self.unsupported.entry(reason.clone()).or_default() += 1
             }
         }
+        if let Some(checked) = &result.gradient {
+            let passed = result.outcome == Outcome::Passed;
+            (self.gradients).add(&result.name(), result.limit, passed, checked);
+        }
         if let Some(nmse) = result.nmse {
             let candidate = Worst {
                 case: result.name(),
@@ -302,6 +314,12 @@ impl Tally {
                 self.worst = Some(candidate);
             }
         }
+    }
+
+    /// What was checked of gradients.
+    #[must_use]
+    pub fn gradients(&self) -> &Sum {
+        &self.gradients
     }
 
     /// Cases that passed.

@@ -13,6 +13,7 @@ use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 use crate::case::{Case, CaseGraph, Choices, Measure};
 use crate::data::{OperandData, values_of};
 use crate::exact::{Exact, Exactness};
+use crate::grad;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
@@ -90,6 +91,22 @@ pub struct Settings {
     pub require_support: bool,
     /// Whether single elements count.
     pub exact: Option<Exactness>,
+    /// Whether gradients are checked, and not results.
+    pub gradients: bool,
+}
+
+impl Settings {
+    /// Those of a check of gradients.
+    #[must_use]
+    pub fn of_gradients(seed: u64) -> Self {
+        Self {
+            seed,
+            choices: Choices::default(),
+            require_support: false,
+            exact: None,
+            gradients: true,
+        }
+    }
 }
 
 /// What a device made of a case.
@@ -110,8 +127,9 @@ pub fn run(
         limit: case.max_nmse(settings.choices),
         ..CaseResult::new(case.op(), case.params(), Outcome::Passed)
     };
-    let judged = catch_unwind(AssertUnwindSafe(|| {
-        judge(case, target, cpu, settings, &mut result)
+    let judged = catch_unwind(AssertUnwindSafe(|| match settings.gradients {
+        true => grad::judge(case, target.device, settings, &mut result),
+        false => judge(case, target, cpu, settings, &mut result),
     }));
     result.outcome = judged
         .unwrap_or_else(|panic| {

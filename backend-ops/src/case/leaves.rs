@@ -26,7 +26,7 @@ enum Leaf<'g> {
 
 impl<'g> Leaves<'g> {
     /// Declares operands in a graph. With `train`, those that are trained are marked as parameters.
-    pub(super) fn declare(
+    pub(crate) fn declare(
         graph: Builder<'g>,
         operands: &[Operand],
         choices: Choices,

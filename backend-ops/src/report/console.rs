@@ -158,6 +158,11 @@ impl<'r, W: Write> ConsoleReport<'r, W> {
         for (reason, count) in tally.unsupported() {
             writeln!(self.out, "    unsupported: {count:5} {reason}")?;
         }
+        if !tally.gradients().is_empty() {
+            for line in tally.gradients().lines().map_err(io::Error::other)? {
+                writeln!(self.out, "  {line}")?;
+            }
+        }
         match tally.worst() {
             Some(worst) => writeln!(self.out, "  {}", describe(worst)),
             None => Ok(()),
@@ -265,6 +270,9 @@ impl<W: Write> Report for ConsoleReport<'_, W> {
         }
         for exact in &result.exact {
             self.show_exact(exact)?;
+        }
+        if let Some(checked) = result.gradient.as_ref().filter(|checked| checked.is_partial()) {
+            writeln!(self.out, "      {checked}")?;
         }
         for line in arms::lines(&result.arms) {
             writeln!(self.out, "      {line}")?;

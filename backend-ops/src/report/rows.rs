@@ -25,7 +25,7 @@ pub struct Row {
     pub op_name: String,
     /// The parameters of the case string.
     pub op_params: String,
-    /// `test`; ours: `arm` for one arm of a study.
+    /// `test` or `grad`; ours: `arm` for one arm of a study.
     pub test_mode: &'static str,
     /// Whether the device supports the case.
     pub supported: bool,
@@ -195,6 +195,7 @@ const CSV_FIELDS: [&str; 7] = [
 pub struct RowReport<W> {
     out: W,
     format: RowFormat,
+    mode: &'static str,
     build_hash: String,
 }
 
@@ -204,8 +205,15 @@ impl<W: Write> RowReport<W> {
         Self {
             out,
             format,
+            mode: "test",
             build_hash: String::new(),
         }
+    }
+
+    /// The same with rows of another mode than `test`.
+    #[must_use]
+    pub fn mode(self, mode: &'static str) -> Self {
+        Self { mode, ..self }
     }
 
     /// Prints a row; as JSON, with the fields of `extra` behind its own.
@@ -288,7 +296,10 @@ impl<W: Write> Report for RowReport<W> {
     }
 
     fn end_case(&mut self, device: &DeviceInfo, result: &CaseResult) -> io::Result<()> {
-        let row = Row::new(&self.build_hash, device, result, SystemTime::now());
+        let row = Row {
+            test_mode: self.mode,
+            ..Row::new(&self.build_hash, device, result, SystemTime::now())
+        };
         self.write_row(&row)?;
         for arm in &result.arms {
             self.write_row(&Row::of_arm(&row, arm))?;

@@ -1,0 +1,268 @@
+//! Mode `grad`: the gradients of a case's trained operands.
+//!
+//! The loss is the sum of the result's elements, each times a fixed random weight: with upstream's plain sum the gradient of every
+//! op would start from ones, which hides transposed ones. What [`ggml_rs::check`] does with it:
+//!
+//! - central differences in f64 of the graph, for as many elements as [`elements`] says, drawn by the seed;
+//! - the graph's own backward in f64 must agree with the differences: a wrong rule shows however small its error is;
+//! - the device must agree with both in every element, with operands in one buffer and in buffers of their own.
+//!
+//! A case without a trained operand, or whose op has no backward, is not supported, and no pass.
+
+mod checked;
+
+pub use checked::{Checked, Sum};
+
+use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
+use ggml_rs::{BackwardOptions, Builder, DType, Device};
+
+use crate::case::{Case, CaseGraph, Leaves};
+use crate::data::{Init, Operand, OperandData};
+use crate::outcome::{CaseResult, Failure, Outcome};
+use crate::runner::Settings;
+
+/// The most elements of an operand of which differences are taken: each takes four evaluations of the whole graph.
+const MOST_ELEMENTS: usize = 64;
+/// And the fewest, of however large a graph.
+const FEWEST_ELEMENTS: usize = 4;
+/// What the evaluations of a case may add up to, in values or multiply-adds: a second or so.
+const WORK: f64 = 5e8;
+
+/// Checks a case's gradients on a device. Fills in what `result` can say about the case and returns the outcome.
+pub(crate) fn judge(
+    case: &dyn Case,
+    device: Device,
+    settings: Settings,
+    result: &mut CaseResult,
+) -> Result<Outcome, Failure> {
+    result.limit = case.gradient().tolerance;
+    if let Some(reason) = unsuited(case, settings) {
+        return Ok(Outcome::Unsupported(reason));
+    }
+    let operands = operands(case);
+    let data = generate(case, &operands, settings.seed)?;
+    let options = options(case, &operands, device, settings);
+    let report = match gradients_of(&options, |g| subject(case, g, &operands, &data, settings)) {
+        Err(error) => return not_differentiable(error),
+        Ok(report) => report,
+    };
+    let checked = Checked::new(&report);
+    result.gradient = Some(checked.clone());
+    verdict(&report, &checked)?;
+    Ok(Outcome::Passed)
+}
+
+/// Why a case has no gradient to check, whatever its op.
+fn unsuited(case: &dyn Case, settings: Settings) -> Option<String> {
+    if !case.operands().iter().any(|operand| operand.trained) {
+        return Some("no operand is trained".to_owned());
+    }
+    match CaseGraph::new(case, settings.choices) {
+        Err(refused) => Some(format!("ggml-rs refuses it: {refused}")),
+        Ok(built) => match built.output.dtype() {
+            DType::F32 | DType::F16 | DType::BF16 => None,
+            dtype => Some(format!("the result is of {dtype}, which has no gradient")),
+        },
+    }
+}
+
+/// The case's operands, the trained ones within the bound that the case sets for gradients.
+fn operands(case: &dyn Case) -> Vec<Operand> {
+    let range = case.gradient().range;
+    let mut operands = case.operands();
+    for operand in operands.iter_mut().filter(|operand| operand.trained) {
+        if let Some(range) = range {
+            operand.init = Init::Uniform(range);
+        }
+    }
+    operands
+}
+
+fn generate(
+    case: &dyn Case,
+    operands: &[Operand],
+    seed: u64,
+) -> ggml_rs::Result<Vec<OperandData>> {
+    let name = case.name();
+    operands
+        .iter()
+        .map(|operand| OperandData::generate(operand, seed, &name))
+        .collect()
+}
+
+fn options(
+    case: &dyn Case,
+    operands: &[Operand],
+    device: Device,
+    settings: Settings,
+) -> GradientOptions {
+    GradientOptions::default()
+        .seed(settings.seed)
+        .tolerance(case.gradient().tolerance)
+        .device(device)
+        .backward(BackwardOptions::default().staging(settings.choices.staging))
+        .elements(elements(case, operands))
+        .skip_kinks(true)
+}
+
+/// How many elements of each trained operand get differences. By sizes, not by the clock: a seed means the same everywhere.
+fn elements(case: &dyn Case, operands: &[Operand]) -> usize {
+    let sizes = operands.iter().map(|operand| operand.ne.iter().product::<usize>());
+    let values: usize = sizes.sum();
+    let work = (values as f64).max(case.flops().unwrap_or(0.0) / 2.0);
+    let trained = operands.iter().filter(|operand| operand.trained).count();
+    let runs = WORK / (4.0 * work.max(1.0) * trained.max(1) as f64);
+    (runs as usize).clamp(FEWEST_ELEMENTS, MOST_ELEMENTS)
+}
+
+/// The case's graph, with the trained operands marked.
+fn subject<'g>(
+    case: &dyn Case,
+    g: Builder<'g>,
+    operands: &[Operand],
+    data: &[OperandData],
+    settings: Settings,
+) -> ggml_rs::Result<Subject<'g>> {
+    let (leaves, inputs) = Leaves::declare(g, operands, settings.choices, true)?;
+    let mut subject = Subject::new(case.build(&leaves)?);
+    let inputs = operands.iter().zip(inputs).zip(data).enumerate();
+    for (place, ((operand, input), data)) in inputs {
+        match operand.trained {
+            true => subject.trained(operand.name, leaves[place], input, data.values().to_vec()),
+            false => subject.given(input, data.bytes().to_vec()),
+        }
+    }
+    Ok(subject)
+}
+
+/// What an error of a check says about the case: that there is no gradient, or that something failed.
+fn not_differentiable(error: ggml_rs::Error) -> Result<Outcome, Failure> {
+    let reason = match &error {
+        ggml_rs::Error::NotDifferentiable(why) => format!("{}: {}", why.op, why.reason),
+        ggml_rs::Error::Unsupported(why) => format!("{} on {}: {}", why.op, why.device, why.reason),
+        _ if error.to_string().contains(FLAT) => {
+            "its result is constant wherever it is defined".to_owned()
+        }
+        _ => return Err(error.into()),
+    };
+    Ok(Outcome::Unsupported(reason))
+}
+
+/// ggml-rs's words where no gradient reaches a trained operand.
+const FLAT: &str = "does not depend on a tensor that is marked with set_param";
+
+fn verdict(report: &GradientReport, checked: &Checked) -> Result<(), Failure> {
+    if 2 * checked.kinks > checked.elements + checked.kinks {
+        return Err(Failure::Gradient(format!(
+            "{} of {} elements are at kinks: the rest proves too little; other values are needed",
+            checked.kinks,
+            checked.elements + checked.kinks
+        )));
+    }
+    for (what, found) in [("backward in f64", &report.formula), ("device", &report.device)] {
+        if !found.passes() {
+            return Err(Failure::Gradient(format!("{what}: {found}")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ggml_rs::Tensor;
+
+    use super::*;
+
+    /// `x * x`, or an op of another kind.
+    struct Square {
+        trained: bool,
+        range: Option<[f32; 2]>,
+        build: for<'g> fn(Tensor<'g>) -> ggml_rs::Result<Tensor<'g>>,
+    }
+
+    impl Case for Square {
+        fn op(&self) -> &'static str {
+            "MUL"
+        }
+
+        fn params(&self) -> String {
+            String::new()
+        }
+
+        fn operands(&self) -> Vec<Operand> {
+            let x = Operand::new("x", DType::F32, [6, 50, 1, 1]);
+            vec![if self.trained { x.trained() } else { x }]
+        }
+
+        fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
+            (self.build)(leaves[0])
+        }
+
+        fn gradient(&self) -> crate::case::Gradient {
+            crate::case::Gradient {
+                range: self.range,
+                ..Default::default()
+            }
+        }
+    }
+
+    fn square() -> Square {
+        Square {
+            trained: true,
+            range: None,
+            build: |x| x.mul(x),
+        }
+    }
+
+    fn judged(case: &Square) -> (Result<Outcome, Failure>, CaseResult) {
+        let mut result = CaseResult::new("MUL", String::new(), Outcome::Passed);
+        let device = Device::cpu().expect("always there");
+        let outcome = judge(case, device, Settings::of_gradients(1), &mut result);
+        (outcome, result)
+    }
+
+    #[test]
+    fn a_gradient_is_checked_and_says_how_far() {
+        let (outcome, result) = judged(&square());
+        assert_eq!(outcome, Ok(Outcome::Passed));
+        let checked = result.gradient.expect("it ran");
+        assert!((FEWEST_ELEMENTS..=MOST_ELEMENTS).contains(&checked.elements));
+        assert_eq!((checked.of, checked.kinks), (300, 0));
+        assert!(checked.ops.contains("MUL"));
+    }
+
+    #[test]
+    fn what_has_no_gradient_is_no_pass() {
+        let untrained = Square {
+            trained: false,
+            ..square()
+        };
+        let flat = Square {
+            build: |x| x.step(),
+            ..square()
+        };
+        let integers = Square {
+            build: |x| x.argmax(),
+            ..square()
+        };
+        for (case, reason) in [(untrained, "trained"), (flat, "constant"), (integers, "i32")] {
+            match judged(&case).0 {
+                Ok(Outcome::Unsupported(why)) => assert!(why.contains(reason), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_case_of_kinks_fails() {
+        let kinks = Square {
+            range: Some([0.0, 1e-30]),
+            build: |x| x.relu(),
+            ..square()
+        };
+        match judged(&kinks).0 {
+            Err(Failure::Gradient(why)) => assert!(why.contains("at kinks"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
