@@ -40,8 +40,11 @@ pub use unary::{Clamp, LeakyRelu, Plain, ReluSqr, SiluBack, Snake, Softcap, Unar
 use crate::case::{Case, boxed};
 use crate::quick;
 
+/// The cases of a family of ops.
+type Family = fn() -> Vec<Box<dyn Case>>;
+
 /// What makes up the default set, in its order.
-const FAMILIES: [fn() -> Vec<Box<dyn Case>>; 19] = [
+const FAMILIES: [Family; 19] = [
     unary::cases,
     glu::cases,
     arithmetic::cases,

@@ -1,5 +1,7 @@
 //! Chains around one tensor that backends fuse: `RELU_SQR`, `SOFTCAP`, `SNAKE_FUSE`. Upstream's cases of these names.
 
+use std::f32::consts::PI;
+
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{Case, Choices, Leaves, Relaxation, as_floats, boxed};
@@ -111,7 +113,7 @@ impl Case for Snake {
     fn operands(&self) -> Vec<Operand> {
         let per_row = [1, self.ne[1], 1, 1];
         vec![
-            Operand::new("x", self.dtype, self.ne).within(3.14159),
+            Operand::new("x", self.dtype, self.ne).within(PI),
             Operand::new("a", DType::F32, per_row),
             Operand::new("inv_b", DType::F32, per_row),
         ]
