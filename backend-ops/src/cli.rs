@@ -1,5 +1,7 @@
 //! The command line: upstream's flags, and ours.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -9,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use ggml_rs::{Route, Staging};
 
 use crate::cases::Set;
+use crate::exact::Exactness;
 
 /// The seed of a run that names none: the same data everywhere, so that a report can be compared with the last one.
 const DEFAULT_SEED: u64 = 1;
@@ -25,13 +28,36 @@ Examples:
   backend-ops perf --set staging                          OUT_PROD with float against half staging
   backend-ops support --output csv                        which cases a device runs
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
+  backend-ops test --set quick                            minutes: every value of every parameter at least once
+  backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
+  backend-ops test -o MUL_MAT --bisect                    shrinks the first failing case of each operation
+
+Worker processes (-j):
+  Cases run in worker processes. One that dies (an abort, a crash, out of memory) fails its case, with the signal's name, and
+  the run goes on. Results are reported in the order of the cases. -j 1 runs everything in this process, as upstream does: for
+  debuggers, profilers and emulators; a crash then ends the run, and the last case named is the one that crashed.
+
+Single elements (--exact):
+  For each case: how many elements differ in bits from the reference rounded to F32, the element that differs most and the one
+  that is furthest in units of the last place (ulp), each with its index, flat and in ne order, and both values. With a number
+  no element may be further from the f64 reference than so many ulp (from the CPU backend, where there is no such reference);
+  --exact=0 demands equal bits. Results that are sets, in any order, are left out.
+
+Smaller cases (--bisect):
+  After a device's cases the first failing case of each operation is run again with one size smaller, as long as it fails in
+  the same way (wrong values, a crash, ...). The smallest form is printed with the command that runs it: -o takes the string of
+  a smaller form of any case.
+
+Files of cases (--test-file):
+  A case string a line; blank lines and lines that start with # say nothing. Upstream's files of exported operations hold
+  numbers of one build of ggml and are refused.
 
 Exit codes:
   0  every case that ran passed
   1  a case failed
   2  wrong usage, no such device, or nothing ran
 
-Mode grad, and upstream's -j and --test-file, are not in this version.";
+Mode grad is not in this version.";
 
 /// Tests the operations of ggml's backends.
 ///
@@ -97,6 +123,22 @@ pub struct Cli {
     #[arg(long, value_name = "DEVICE")]
     pub require: Vec<String>,
 
+    /// Worker processes; without it one for each core (at most 8), one for a GPU; 1 runs everything in this process
+    #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+
+    /// Only the cases that a file names, a case string a line
+    #[arg(long, value_name = "FILE")]
+    pub test_file: Option<PathBuf>,
+
+    /// Print the elements that differ most; with a number fail where one is further away than so many ulp, 0 for equal bits
+    #[arg(long, value_name = "ULP", num_args = 0..=1, require_equals = true)]
+    pub exact: Option<Option<u32>>,
+
+    /// Look for the smallest form of a failing case
+    #[arg(long)]
+    pub bisect: bool,
+
     /// Seed of the test data: a number, or "random"; printed in the report
     #[arg(long, value_name = "N|random", default_value_t = Seed(DEFAULT_SEED))]
     pub seed: Seed,
@@ -104,6 +146,10 @@ pub struct Cli {
     /// A backend library to load instead of the built-in simulated device (used by this project's own mutation tests)
     #[arg(long, value_name = "PATH", hide = true)]
     pub backend_lib: Option<PathBuf>,
+
+    /// Runs cases for another process: on a device, with so many threads
+    #[arg(long, num_args = 2, value_names = ["DEVICE", "THREADS"], hide = true)]
+    pub worker: Option<Vec<String>>,
 }
 
 impl Cli {
@@ -116,27 +162,87 @@ impl Cli {
         }
     }
 
-    /// The flags that repeat this run, but for the device and the selection of cases.
+    /// The flags that repeat what this run makes of a case: all but those for the device, the selection of cases and reports.
     #[must_use]
-    pub fn repeat_flags(&self) -> String {
-        let mut flags = format!("--seed {}", self.seed);
+    pub fn flags_of_cases(&self) -> Vec<String> {
+        let mut flags = vec!["--seed".to_owned(), self.seed.to_string()];
+        let mut add = |flag: &str, value: &str| flags.extend([flag.to_owned(), value.to_owned()]);
+        // The default set has the quick one's cases.
+        if self.set.whole() != Set::Upstream {
+            add("--set", &self.set.to_string());
+        }
         if let Some(staging) = self.staging.and_then(|staging| staging.to_possible_value()) {
-            flags.push_str(&format!(" --staging {}", staging.get_name()));
+            add("--staging", staging.get_name());
         }
         if let Some(route) = self.route.and_then(|route| route.to_possible_value()) {
-            flags.push_str(&format!(" --route {}", route.get_name()));
+            add("--route", route.get_name());
         }
         if let Some(tensor) = self.tensor {
-            flags.push_str(if tensor.is_on() {
-                " --tensor on"
-            } else {
-                " --tensor off"
-            });
+            add("--tensor", if tensor.is_on() { "on" } else { "off" });
         }
         if let Some(path) = &self.backend_lib {
-            flags.push_str(&format!(" --backend-lib '{}'", path.display()));
+            add("--backend-lib", &path.display().to_string());
+        }
+        match self.exactness() {
+            None => {}
+            Some(Exactness::Report) => flags.push("--exact".to_owned()),
+            Some(Exactness::Within(ulp)) => flags.push(format!("--exact={ulp}")),
         }
         flags
+    }
+
+    /// The command that repeats a case, up to `-o`: with the environment's settings of the simulated device and of ggml's Metal
+    /// backend, which it depends on too.
+    #[must_use]
+    pub fn repeat(&self, device: &str, environment: &Environment) -> String {
+        let mut words = environment.0.clone();
+        let mode = self.mode.to_possible_value();
+        let mode = mode.as_ref().map_or("test", |mode| mode.get_name());
+        words.extend(["backend-ops", mode, "-b", device].map(str::to_owned));
+        words.extend(self.flags_of_cases().iter().map(|flag| quoted(flag)));
+        words.join(" ")
+    }
+
+    /// What is asked of single elements.
+    #[must_use]
+    pub fn exactness(&self) -> Option<Exactness> {
+        let asked = self.exact?;
+        Some(asked.map_or(Exactness::Report, Exactness::Within))
+    }
+}
+
+/// The variables that what becomes of a case depends on, each as a shell sets it.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(Vec<String>);
+
+impl Environment {
+    /// This process's, which must be asked before devices are created: that sets some of them.
+    #[must_use]
+    pub fn read() -> Self {
+        let text = |word: OsString| word.into_string().ok();
+        Self::of(env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))))
+    }
+
+    fn of(all: impl IntoIterator<Item = (String, String)>) -> Self {
+        let matters = |name: &str| {
+            let of = ["METAL_SIM_", "GGML_METAL_", "GGML_RS_CPU_"];
+            of.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let settings = all.into_iter().filter(|(name, _)| matters(name));
+        let mut words: Vec<_> = settings
+            .map(|(name, value)| format!("{name}={}", quoted(&value)))
+            .collect();
+        words.sort();
+        Self(words)
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -279,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        for args in [&["grad"][..], &["-j", "2"], &["--test-file", "x"]] {
+        for args in [&["grad"][..], &["-j", "0"]] {
             assert_eq!(
                 parse(args).expect_err("not in this version").exit_code(),
                 2,
@@ -311,10 +417,39 @@ mod tests {
         ])
         .expect("parses");
         assert_eq!(
-            cli.repeat_flags(),
-            "--seed 9 --staging half --route mat-vec --tensor on"
+            cli.repeat("MTL0", &Environment::default()),
+            "backend-ops test -b MTL0 --seed 9 --staging half --route mat-vec --tensor on"
         );
-        assert_eq!(parse(&[]).expect("parses").repeat_flags(), "--seed 1");
+        let nothing = Environment::default();
+        let repeat = |args: &[&str]| parse(args).expect("parses").repeat("CPU", &nothing);
+        assert_eq!(repeat(&[]), "backend-ops test -b CPU --seed 1");
+        assert_eq!(repeat(&["--set", "quick", "-j", "3"]), repeat(&[]));
+        assert!(repeat(&["--set", "range", "--exact=0"]).ends_with("--set range --exact=0"));
+        assert!(repeat(&["--backend-lib", "a b"]).ends_with("--backend-lib 'a b'"));
+    }
+
+    #[test]
+    fn the_environment_that_changes_numbers_is_repeated() {
+        let env = [
+            ("HOME", "/"),
+            ("METAL_SIM_ORDER", "reversed"),
+            ("GGML_METAL_X", "a'b"),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(
+            parse(&[])
+                .expect("parses")
+                .repeat("MTL0", &Environment::of(env)),
+            r"GGML_METAL_X='a'\''b' METAL_SIM_ORDER=reversed backend-ops test -b MTL0 --seed 1"
+        );
+    }
+
+    #[test]
+    fn exact_takes_no_other_argument_for_its_number() {
+        let exactness = |args: &[&str]| parse(args).expect("parses").exactness();
+        assert_eq!(exactness(&[]), None);
+        assert_eq!(exactness(&["--exact", "test"]), Some(Exactness::Report));
+        assert_eq!(exactness(&["--exact=3"]), Some(Exactness::Within(3)));
     }
 
     #[test]

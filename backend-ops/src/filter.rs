@@ -73,6 +73,12 @@ impl OpFilter {
                 .any(|item| item.op == op && item.params.as_deref().is_none_or(|p| p == params))
     }
 
+    /// The whole case strings among the items, as op and parameters.
+    pub fn case_strings(&self) -> impl Iterator<Item = (&str, &str)> {
+        let items = self.items.iter();
+        items.filter_map(|item| Some((item.op.as_str(), item.params.as_deref()?)))
+    }
+
     /// The op names the filter mentions, for checking them against those that exist.
     pub fn ops(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|item| item.op.as_str())
@@ -106,12 +112,11 @@ fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, Error> {
 }
 
 fn parse_item(item: &str, whole: &str) -> Result<OpItem, Error> {
-    let (op, params) = match item.split_once('(') {
-        None => (item, None),
-        Some((op, rest)) => {
-            let params = rest
-                .strip_suffix(')')
-                .ok_or_else(|| Error::Unbalanced(whole.to_owned()))?;
+    let (op, params) = match item.contains('(') {
+        false => (item, None),
+        true => {
+            let (op, params) =
+                split_case(item).ok_or_else(|| Error::Unbalanced(whole.to_owned()))?;
             (op, Some(params.to_owned()))
         }
     };
@@ -122,6 +127,12 @@ fn parse_item(item: &str, whole: &str) -> Result<OpItem, Error> {
         op: op.to_owned(),
         params,
     })
+}
+
+/// A case string as op and parameters.
+pub(crate) fn split_case(name: &str) -> Option<(&str, &str)> {
+    let (op, rest) = name.split_once('(')?;
+    Some((op, rest.strip_suffix(')')?))
 }
 
 /// Parses a `-p` argument.

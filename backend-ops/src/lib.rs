@@ -9,6 +9,8 @@
 //! - [`case`] says what a case is; [`cases`] holds them, a file for each op; [`data`] fills the operands from a seed;
 //! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
 //! - [`study`] holds what the stagings of a case are held to against each other;
+//! - [`exact`] measures single elements, where that is asked for;
+//! - [`pool`] starts processes that run cases, [`worker`] is what they do;
 //! - [`outcome`] holds results, [`report`] prints them;
 //! - [`select`], [`filter`] and [`coverage`] answer which cases and devices there are.
 //!
@@ -20,20 +22,28 @@
 //! assert_eq!(gate[0].name(), "OUT_PROD(type_a=f32,type_b=f32,m=256,n=1,k=1,bs=[1,1],nr=[1,1],trans_b=0)");
 //! ```
 
+mod bisect;
 pub mod case;
 pub mod cases;
 pub mod cli;
 pub mod coverage;
 pub mod data;
+pub mod exact;
 pub mod filter;
 pub mod modes;
 pub mod outcome;
 pub mod perf;
+pub mod pool;
+mod quick;
 pub mod report;
 pub mod routing;
 pub mod runner;
+mod schedule;
 pub mod select;
 pub mod session;
 pub mod study;
 pub mod support;
+pub mod test_file;
 pub mod vars;
+mod wire;
+pub mod worker;

@@ -5,14 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use backend_ops::case::Choices;
-use backend_ops::cli::{Cli, Mode, Output};
+use backend_ops::cli::{Cli, Environment, Mode, Output};
 use backend_ops::coverage;
 use backend_ops::filter::{OpFilter, params_regex};
 use backend_ops::modes;
+use backend_ops::pool::Recipe;
 use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
 use backend_ops::runner::Settings;
 use backend_ops::select::{self, CaseFilter};
-use backend_ops::session::{Session, Verdict};
+use backend_ops::session::{Session, Verdict, Workers};
+use backend_ops::{test_file, worker};
 use clap::Parser;
 use ggml_rs::Device;
 use ggml_rs::registry::RegistryOptions;
@@ -43,6 +45,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> anyhow::Result<Verdict> {
+    if let Some(device_and_threads) = &cli.worker {
+        return serve(cli, device_and_threads);
+    }
     // Arguments first: a typo should not wait for a device.
     modes::check(cli)?;
     let cases = CaseFilter {
@@ -54,11 +59,11 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
             .transpose()?
             .unwrap_or_default(),
         params: cli.params.as_deref().map(params_regex).transpose()?,
+        named: cli.test_file.as_deref().map(test_file::read).transpose()?,
     }
     .select()?;
     select::staging_applies(cli.staging, &cases)?;
     select::route_applies(cli.route, &cases)?;
-    create_devices(cli)?;
     if cli.list_ops {
         coverage::list_ops(&mut io::stdout().lock())?;
         return Ok(Verdict::Passed);
@@ -67,6 +72,8 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         coverage::show(&cases, &mut io::stdout().lock())?;
         return Ok(Verdict::Passed);
     }
+    let environment = Environment::read();
+    create_devices(cli)?;
     let all_devices = Device::all()?;
     let devices = select::devices(&all_devices, cli.device.as_deref(), &cli.require)?;
     if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
@@ -76,20 +83,59 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         cases,
         devices,
         all_devices,
-        settings: Settings {
-            seed: cli.seed.0,
-            choices: Choices {
-                staging: cli.staging.map(Into::into),
-                route: cli.route.map(Into::into),
-            },
-            require_support: cli.case_set().requires_support(),
-        },
+        settings: settings(cli),
+        workers: workers(cli)?,
+        bisect: cli.bisect,
     };
     match cli.mode {
-        Mode::Test => report(cli, &session),
-        Mode::Perf => modes::perf(cli, session),
-        Mode::Support => modes::support(cli, session),
+        Mode::Test => report(cli, &session, &environment),
+        Mode::Perf => modes::perf(cli, session, &environment),
+        Mode::Support => modes::support(cli, session, &environment),
     }
+}
+
+fn settings(cli: &Cli) -> Settings {
+    Settings {
+        seed: cli.seed.0,
+        choices: Choices {
+            staging: cli.staging.map(Into::into),
+            route: cli.route.map(Into::into),
+        },
+        require_support: cli.case_set().requires_support(),
+        exact: cli.exactness(),
+    }
+}
+
+/// How this program is started as a worker. The seed is drawn by now, and everything else that shapes a case is passed on.
+fn workers(cli: &Cli) -> anyhow::Result<Option<Workers>> {
+    if cli.jobs == Some(1) {
+        return Ok(None);
+    }
+    let mut args = vec!["test".to_owned()];
+    args.extend(cli.flags_of_cases());
+    args.push("--worker".to_owned());
+    Ok(Some(Workers {
+        count: cli.jobs.map(usize::from),
+        recipe: Recipe {
+            program: std::env::current_exe().context("find this program; -j 1 runs without")?,
+            args,
+            threads: 1,
+        },
+    }))
+}
+
+/// Runs cases for another process.
+fn serve(cli: &Cli, device_and_threads: &[String]) -> anyhow::Result<Verdict> {
+    let [device, threads] = device_and_threads else {
+        anyhow::bail!("--worker: expected a device and a number of threads");
+    };
+    let threads = threads.parse().context("--worker: threads")?;
+    create_devices(cli)?;
+    let [device] = select::devices(&Device::all()?, Some(device), &[])?[..] else {
+        anyhow::bail!("--worker: expected one device");
+    };
+    worker::serve(&cli.set.cases(), device, threads, settings(cli))?;
+    Ok(Verdict::Passed)
 }
 
 fn create_devices(cli: &Cli) -> anyhow::Result<()> {
@@ -102,7 +148,7 @@ fn create_devices(cli: &Cli) -> anyhow::Result<()> {
 }
 
 /// Runs the session with the reports that the command line asks for.
-fn report(cli: &Cli, session: &Session) -> anyhow::Result<Verdict> {
+fn report(cli: &Cli, session: &Session, environment: &Environment) -> anyhow::Result<Verdict> {
     let bar = progress_bar();
     let rows = match cli.output {
         Output::Console | Output::Markdown => None,
@@ -120,7 +166,8 @@ fn report(cli: &Cli, session: &Session) -> anyhow::Result<Verdict> {
         whole_lines: !bar.is_hidden(),
         kernels: cli.kernels,
     };
-    let mut people = ConsoleReport::new(out, look, cli.repeat_flags());
+    let repeat = |device: &str| cli.repeat(device, environment);
+    let mut people = ConsoleReport::new(out, look, repeat);
     let verdict = match rows {
         None => session.run(&mut [&mut people], &bar)?,
         Some(format) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::cases::Set;
-use crate::cli::{Cli, Mode, Output};
+use crate::cli::{Cli, Environment, Mode, Output};
 use crate::perf::{Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
@@ -43,14 +43,14 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a report cannot be written or a device cannot be opened.
-pub fn perf(cli: &Cli, session: Session) -> anyhow::Result<Verdict> {
+pub fn perf(cli: &Cli, session: Session, environment: &Environment) -> anyhow::Result<Verdict> {
     let perf = Perf {
         cases: session.cases,
         all_devices: session.all_devices,
         devices: session.devices,
         settings: session.settings,
     };
-    let (people, rows) = outputs(cli);
+    let (people, rows) = outputs(cli, environment);
     let stdout = || Box::new(io::stdout()) as Box<dyn Write>;
     let mut sinks = Sinks::new(people, rows.map(|format| (stdout(), format)));
     Ok(if cli.set == Set::Staging {
@@ -64,7 +64,7 @@ pub fn perf(cli: &Cli, session: Session) -> anyhow::Result<Verdict> {
 ///
 /// # Errors
 /// When a report cannot be written.
-pub fn support(cli: &Cli, session: Session) -> anyhow::Result<Verdict> {
+pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow::Result<Verdict> {
     let mut query = Query {
         cases: session.cases,
         all_devices: session.all_devices,
@@ -79,7 +79,7 @@ pub fn support(cli: &Cli, session: Session) -> anyhow::Result<Verdict> {
         write_table(query.table(), cli.update.as_deref())?;
         return Ok(Verdict::Passed);
     }
-    let (mut people, rows) = outputs(cli);
+    let (mut people, rows) = outputs(cli, environment);
     let Some(format) = rows else {
         return Ok(query.list(&mut people, &mut |_| Ok(()), &mut |_| Ok(()))?);
     };
@@ -109,10 +109,10 @@ fn write_table(table: Table, update: Option<&Path>) -> anyhow::Result<()> {
     fs::write(path, table.to_string()).with_context(context)
 }
 
-type People = ConsoleReport<Box<dyn Write>>;
+type People<'a> = ConsoleReport<'a, Box<dyn Write>>;
 
 /// A report for people, on stderr where rows take stdout, and the format of those.
-fn outputs(cli: &Cli) -> (People, Option<RowFormat>) {
+fn outputs<'a>(cli: &'a Cli, environment: &'a Environment) -> (People<'a>, Option<RowFormat>) {
     let rows = match cli.output {
         Output::Console | Output::Markdown => None,
         Output::Sql => Some(RowFormat::Sql),
@@ -127,7 +127,8 @@ fn outputs(cli: &Cli) -> (People, Option<RowFormat>) {
         colors,
         ..Look::default()
     };
-    (ConsoleReport::new(out, look, cli.repeat_flags()), rows)
+    let repeat = |device: &str| cli.repeat(device, environment);
+    (ConsoleReport::new(out, look, repeat), rows)
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! What became of a case, and the sum over a device.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ggml_rs::check::Difference;
 use ggml_rs::trace::Dispatch;
+use serde::{Deserialize, Serialize};
 
+use crate::exact::Exact;
 use crate::study::Arm;
+use crate::wire;
 
 /// Which result a device's output was compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Against {
     /// Our own f64 implementation on dequantized operands.
     Reference,
@@ -16,8 +20,8 @@ pub enum Against {
     CpuBackend,
 }
 
-impl std::fmt::Display for Against {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Against {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reference => "f64 reference",
             Self::CpuBackend => "CPU backend",
@@ -25,8 +29,9 @@ impl std::fmt::Display for Against {
     }
 }
 
-/// Why a case failed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why a case failed. Between processes its kind and its message travel.
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(into = "Message", from = "Message")]
 pub enum Failure {
     /// A value is NaN on either side.
     #[error("NaN at index {} (device={}, {against}={})", at.index, at.got, at.reference)]
@@ -74,6 +79,72 @@ pub enum Failure {
     /// The set demands the case and the device does not support it.
     #[error("not supported, and this set allows no gap: {0}")]
     Required(String),
+    /// Bits that `--exact` demands.
+    #[error("{0}")]
+    Inexact(String),
+    /// The process that computed it died.
+    #[error("the process died: {0}")]
+    Crashed(String),
+    /// Rust code panicked: ours, or a custom op's.
+    #[error("panicked: {0}")]
+    Panicked(String),
+    /// A failure in another process, in its words.
+    #[error("{}", .0.text)]
+    Reported(Message),
+}
+
+/// A failure as it travels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    kind: Kind,
+    text: String,
+}
+
+/// What kind of failure it is. A smaller case that fails in another way is another failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Wrong values.
+    Values,
+    /// Something written that does not belong to the result.
+    Sentinel,
+    /// Another kernel than the one under test.
+    Routing,
+    /// An error in place of a result.
+    Error,
+    /// No result, as the process ended.
+    Crash,
+}
+
+impl Failure {
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Nan { .. } | Self::Inf { .. } | Self::Nmse { .. } => Kind::Values,
+            Self::Inexact(_) | Self::Study(_) => Kind::Values,
+            Self::Sentinel(_) => Kind::Sentinel,
+            Self::Routing(_) => Kind::Routing,
+            Self::Compute(_) | Self::Panicked(_) => Kind::Error,
+            Self::NoReference | Self::Required(_) => Kind::Error,
+            Self::Crashed(_) => Kind::Crash,
+            Self::Reported(message) => message.kind,
+        }
+    }
+}
+
+impl From<Failure> for Message {
+    fn from(failure: Failure) -> Self {
+        Self {
+            kind: failure.kind(),
+            text: failure.to_string(),
+        }
+    }
+}
+
+impl From<Message> for Failure {
+    fn from(message: Message) -> Self {
+        Self::Reported(message)
+    }
 }
 
 fn worst_element(worst: Option<&Difference>, against: Against) -> String {
@@ -96,7 +167,7 @@ impl From<ggml_rs::Error> for Failure {
 }
 
 /// What became of a case.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Everything agreed.
     Passed,
@@ -106,29 +177,52 @@ pub enum Outcome {
     Unsupported(String),
 }
 
-/// The full result of a case on a device.
-#[derive(Clone, Debug)]
+/// The full result of a case on a device. Between processes everything but its name travels, which both sides know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CaseResult {
     /// ggml's op name.
+    #[serde(skip)]
     pub op: &'static str,
     /// The parameters, as upstream prints them.
+    #[serde(skip)]
     pub params: String,
     /// What became of it.
     pub outcome: Outcome,
     /// NMSE against the f64 reference, where the case ran that far and has no NaN.
+    #[serde(with = "wire::option_f64")]
     pub nmse: Option<f64>,
     /// Hash of the result's bits, where the case ran that far: equal results have equal hashes, within one build of this
     /// program.
     pub hash: Option<u64>,
     /// The op's NMSE limit.
+    #[serde(with = "wire::f64")]
     pub limit: f64,
     /// The pipelines dispatched, where the device records them.
+    #[serde(with = "wire::dispatches")]
     pub kernels: Vec<Dispatch>,
     /// The ways in which a case that is a study was computed; empty for every other case.
     pub arms: Vec<Arm>,
+    /// How near each comparison was, where that was asked for.
+    pub exact: Vec<Exact>,
 }
 
 impl CaseResult {
+    /// A result of which nothing but its outcome is known.
+    #[must_use]
+    pub fn new(op: &'static str, params: String, outcome: Outcome) -> Self {
+        Self {
+            op,
+            params,
+            outcome,
+            nmse: None,
+            hash: None,
+            limit: 0.0,
+            kernels: Vec::new(),
+            arms: Vec::new(),
+            exact: Vec::new(),
+        }
+    }
+
     /// The case string: `OP(params)`.
     #[must_use]
     pub fn name(&self) -> String {
@@ -166,6 +260,22 @@ pub struct Tally {
     failed: Vec<String>,
     unsupported: BTreeMap<String, usize>,
     worst: Option<Worst>,
+    reduced: Vec<Reduced>,
+}
+
+/// A failing case and the smallest form of it that was found to fail alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reduced {
+    /// The case string.
+    pub case: String,
+    /// That of its smallest form.
+    pub smallest: String,
+    /// Its failure.
+    pub failure: String,
+    /// How many forms were run to find it.
+    pub runs: usize,
+    /// Whether the search ended because it had run as many as it may.
+    pub cut_short: bool,
 }
 
 impl Tally {
@@ -206,6 +316,17 @@ impl Tally {
         &self.failed
     }
 
+    /// Adds what a search for a smaller failing case found.
+    pub fn add_reduced(&mut self, reduced: Reduced) {
+        self.reduced.push(reduced);
+    }
+
+    /// What became of a failing case's search, if there was one.
+    #[must_use]
+    pub fn reduced(&self, case: &str) -> Option<&Reduced> {
+        self.reduced.iter().find(|reduced| reduced.case == case)
+    }
+
     /// Cases that ran: passed or failed.
     #[must_use]
     pub fn run(&self) -> usize {
@@ -243,14 +364,9 @@ mod tests {
 
     fn result(params: &str, outcome: Outcome, nmse: Option<f64>) -> CaseResult {
         CaseResult {
-            op: "ADD",
-            params: params.into(),
-            outcome,
             nmse,
-            hash: None,
             limit: 1e-7,
-            kernels: Vec::new(),
-            arms: Vec::new(),
+            ..CaseResult::new("ADD", params.into(), outcome)
         }
     }
 
@@ -296,6 +412,36 @@ mod tests {
             None,
         ));
         assert!(!tally.is_pass());
+    }
+
+    /// A worker process sends its results: nothing that a report prints may be lost on the way.
+    #[test]
+    fn a_result_survives_the_way_between_processes() {
+        let sent = CaseResult {
+            hash: Some(u64::MAX),
+            limit: f64::INFINITY,
+            kernels: vec![Dispatch {
+                pipeline: "kernel_add".into(),
+                threadgroup_bytes: 32,
+            }],
+            ..result(
+                "m=1",
+                Outcome::Failed(Failure::Sentinel("out".into())),
+                Some(f64::NEG_INFINITY),
+            )
+        };
+        let text = serde_json::to_string(&sent).expect("everything has a form");
+        let received: CaseResult = serde_json::from_str(&text).expect("the same type");
+        let Outcome::Failed(failure) = &received.outcome else {
+            panic!("{:?}", received.outcome)
+        };
+        assert_eq!(failure.to_string(), "sentinel mismatch: out");
+        assert_eq!(failure.kind(), Kind::Sentinel);
+        assert_eq!(
+            (received.hash, received.nmse, received.limit),
+            (sent.hash, sent.nmse, sent.limit)
+        );
+        assert_eq!(received.kernels, sent.kernels);
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 mod arms;
 
+use std::any::Any;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
-use crate::data::OperandData;
+use crate::data::{OperandData, values_of};
+use crate::exact::{Exact, Exactness};
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
@@ -18,6 +21,7 @@ const SENTINEL_BYTES: usize = 4096;
 /// A device with its open backend.
 pub struct Target {
     device: Device,
+    threads: usize,
     backend: Backend,
 }
 
@@ -27,9 +31,18 @@ impl Target {
     /// # Errors
     /// When the backend cannot be created.
     pub fn open(device: Device) -> ggml_rs::Result<Self> {
+        Self::with_threads(device, cores())
+    }
+
+    /// Opens a backend on the device, with this many of the CPU's threads where it takes threads.
+    ///
+    /// # Errors
+    /// When the backend cannot be created.
+    pub fn with_threads(device: Device, threads: usize) -> ggml_rs::Result<Self> {
         Ok(Self {
             device,
-            backend: open_backend(device)?,
+            threads,
+            backend: open_backend(device, threads)?,
         })
     }
 
@@ -42,18 +55,28 @@ impl Target {
     /// The backend, opened anew when an earlier case broke it: one bad case must not fail those after it.
     pub(crate) fn backend(&mut self) -> ggml_rs::Result<&mut Backend> {
         if self.backend.is_poisoned() {
-            self.backend = open_backend(self.device)?;
+            self.reopen()?;
         }
         Ok(&mut self.backend)
     }
+
+    fn reopen(&mut self) -> ggml_rs::Result<()> {
+        self.backend = open_backend(self.device, self.threads)?;
+        Ok(())
+    }
 }
 
-fn open_backend(device: Device) -> ggml_rs::Result<Backend> {
+fn open_backend(device: Device, threads: usize) -> ggml_rs::Result<Backend> {
     let mut backend = device.open()?;
     if device.kind() == DeviceKind::Cpu {
-        backend.set_threads(std::thread::available_parallelism().map_or(1, usize::from))?;
+        backend.set_threads(threads)?;
     }
     Ok(backend)
+}
+
+/// How many threads this process may run at once.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What shapes every case of a run.
@@ -65,6 +88,8 @@ pub struct Settings {
     pub choices: Choices,
     /// Whether an unsupported case is a failure.
     pub require_support: bool,
+    /// Whether single elements count.
+    pub exact: Option<Exactness>,
 }
 
 /// What a device made of a case.
@@ -82,18 +107,27 @@ pub fn run(
     settings: Settings,
 ) -> CaseResult {
     let mut result = CaseResult {
-        op: case.op(),
-        params: case.params(),
-        outcome: Outcome::Passed,
-        nmse: None,
-        hash: None,
         limit: case.max_nmse(settings.choices),
-        kernels: Vec::new(),
-        arms: Vec::new(),
+        ..CaseResult::new(case.op(), case.params(), Outcome::Passed)
     };
-    result.outcome =
-        judge(case, target, cpu, settings, &mut result).unwrap_or_else(Outcome::Failed);
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        judge(case, target, cpu, settings, &mut result)
+    }));
+    result.outcome = judged
+        .unwrap_or_else(|panic| {
+            // What they were doing is unknown.
+            let reopened = target.reopen().and_then(|()| cpu.reopen());
+            reopened?;
+            Err(Failure::Panicked(message(&*panic)))
+        })
+        .unwrap_or_else(Outcome::Failed);
     result
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "with no message".to_owned())
 }
 
 /// Fills in what `result` can say about the case and returns the outcome.
@@ -130,17 +164,42 @@ fn judge(
         None => built.evaluate(&data)?,
     };
 
+    let form = (built.output.dtype(), built.output.shape().ne());
     let Computed { values, dispatches } = compute(built, target, &data)?;
     result.kernels = dispatches;
     result.hash = Some(hash_bits(&values));
+    let exact = settings.exact.filter(|_| case.measure().is_in_order());
     if let Some(reference) = &reference {
-        let comparison = compare(case, reference, &values)?;
+        if exact.is_some() {
+            let against = Against::Reference;
+            (result.exact).push(Exact::measure(form, against, reference, &values));
+        }
+        let comparison = compare(case, &data, reference, &values)?;
         result.nmse = comparison.mismatch.is_none().then_some(comparison.nmse);
         verdict(&comparison, result.limit, Against::Reference)?;
     }
-    let compared = target.device != cpu.device && compare_with_cpu(case, cpu, &data, &values)?;
-    if reference.is_none() && !compared {
+    let expected = match target.device == cpu.device {
+        true => None,
+        false => compute_on_cpu(case, cpu, &data)?,
+    };
+    if let Some(expected) = &expected {
+        if exact.is_some() {
+            let against = Against::CpuBackend;
+            (result.exact).push(Exact::measure(form, against, expected, &values));
+        }
+        let limit = case.max_nmse(Choices::default());
+        verdict(
+            &compare(case, &data, expected, &values)?,
+            limit,
+            Against::CpuBackend,
+        )?;
+    }
+    if reference.is_none() && expected.is_none() {
         return Err(Failure::NoReference);
+    }
+    // The reference in f64 comes first. Where there is one the CPU backend, which rounds as well, demands nothing.
+    if let (Some(asked), Some(exact)) = (exact, result.exact.first()) {
+        exact.check(asked).map_err(Failure::Inexact)?;
     }
     if target.device.is_metal() {
         check_routing(case, target.device, settings.choices, &result.kernels)?;
@@ -183,37 +242,32 @@ fn compute(
     let dispatches = plan.run_traced(backend)?;
     plan.check_sentinels()?;
     Ok(Computed {
-        values: plan.read_f32(&built.output)?,
+        values: values_of(built.output.dtype(), &plan.read_bytes(&built.output)?)?,
         dispatches,
     })
 }
 
-/// The comparison that upstream makes, where ggml's CPU backend supports the case; false where it does not.
-fn compare_with_cpu(
+/// What ggml's CPU backend makes of the case, which is what upstream compares with; `None` where it does not support it.
+fn compute_on_cpu(
     case: &dyn Case,
     cpu: &mut Target,
     data: &[OperandData],
-    values: &[f32],
-) -> Result<bool, Failure> {
+) -> Result<Option<Vec<f64>>, Failure> {
     let built = CaseGraph::new(case, Choices::default())?;
     if !cpu.device.unsupported(&built.graph).is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
-    let expected: Vec<f64> = compute(built, cpu, data)?
-        .values
-        .into_iter()
-        .map(f64::from)
-        .collect();
-    verdict(
-        &compare(case, &expected, values)?,
-        case.max_nmse(Choices::default()),
-        Against::CpuBackend,
-    )?;
-    Ok(true)
+    let values = compute(built, cpu, data)?.values;
+    Ok(Some(values.into_iter().map(f64::from).collect()))
 }
 
 /// Compares what the case's measure compares.
-fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparison, Failure> {
+fn compare(
+    case: &dyn Case,
+    data: &[OperandData],
+    expected: &[f64],
+    values: &[f32],
+) -> Result<Comparison, Failure> {
     Ok(match case.measure() {
         Measure::Values => check::compare(expected, values)?,
         Measure::ValuesAndNan => {
@@ -224,6 +278,10 @@ fn compare(case: &dyn Case, expected: &[f64], values: &[f32]) -> Result<Comparis
             &sorted_rows(expected, len, f64::total_cmp),
             &sorted_rows(values, len, f32::total_cmp),
         )?,
+        Measure::Ranks(ranks) => {
+            let (expected, values) = ranks.of(data[0].values(), expected, values);
+            check::compare(&expected, &values)?
+        }
     })
 }
 

@@ -1,14 +1,15 @@
 //! Which cases and which devices a run is about, and what is said when there are none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ggml_rs::{Device, DeviceKind};
 use regex::Regex;
 
-use crate::case::Case;
+use crate::case::{Case, find_smaller};
 use crate::cases::Set;
 use crate::cli::{RouteArg, StagingArg};
 use crate::filter::OpFilter;
+use crate::test_file::Named;
 
 /// A request that cannot be met. Each message is one line that says what exists.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,18 @@ pub enum Error {
         filters: String,
         /// How many cases `-o` alone selects.
         candidates: usize,
+    },
+    /// A line of `--test-file` names a case that there is not.
+    #[error(
+        "--test-file: line {line}: no case of set {set}, nor a smaller form of one, is called {name}"
+    )]
+    UnknownCase {
+        /// The line's number, from 1.
+        line: usize,
+        /// The set searched.
+        set: String,
+        /// What was asked for.
+        name: String,
     },
     /// `-b` or `--require` names a device that does not exist.
     #[error("{flag}: no device \"{name}\"; devices here: {}{}", known.join(", "), because(*reason))]
@@ -96,17 +109,24 @@ pub struct CaseFilter {
     pub ops: OpFilter,
     /// `-p`.
     pub params: Option<Regex>,
+    /// The content of `--test-file`: of the set, only what it names, in its order.
+    pub named: Option<Vec<Named>>,
 }
 
 impl CaseFilter {
-    /// The cases selected, in the set's order.
+    /// The cases selected, in the set's order. Whole case strings may name smaller forms of the set's cases as well.
     ///
     /// # Errors
     /// When there are none.
     pub fn select(&self) -> Result<Vec<Box<dyn Case>>, Error> {
         let mut cases = self.set.cases();
+        if let Some(named) = &self.named {
+            cases = self.named_cases(cases, named)?;
+        }
         self.check_ops(&cases)?;
+        let smaller = self.smaller_forms(&cases);
         cases.retain(|case| self.ops.matches(case.op(), &case.params()));
+        cases.extend(smaller);
         let candidates = cases.len();
         if let Some(params) = &self.params {
             cases.retain(|case| params.is_match(&case.params()));
@@ -116,6 +136,49 @@ impl CaseFilter {
         } else {
             Ok(cases)
         }
+    }
+
+    /// What `-o` names whole and no case of the list is.
+    fn smaller_forms(&self, cases: &[Box<dyn Case>]) -> Vec<Box<dyn Case>> {
+        let strings = self.ops.case_strings();
+        let missing = strings.filter(|(op, params)| {
+            let mut cases = cases.iter();
+            !cases.any(|case| case.op() == *op && case.params() == *params)
+        });
+        missing
+            .filter_map(|(op, params)| find_smaller(cases.iter().map(|case| &**case), op, params))
+            .collect()
+    }
+
+    fn named_cases(
+        &self,
+        cases: Vec<Box<dyn Case>>,
+        named: &[Named],
+    ) -> Result<Vec<Box<dyn Case>>, Error> {
+        let places: HashMap<String, usize> = (cases.iter().enumerate())
+            .map(|(place, case)| (case.name(), place))
+            .collect();
+        let mut cases: Vec<_> = cases.into_iter().map(Some).collect();
+        let mut selected = Vec::new();
+        for line in named {
+            let name = format!("{}({})", line.op, line.params);
+            let whole = places.get(&name).copied();
+            // A line that stands twice runs once.
+            let case = match whole {
+                Some(place) => cases[place].take(),
+                None => {
+                    let all = cases.iter().flatten().map(|case| &**case);
+                    let form = find_smaller(all, &line.op, &line.params);
+                    Some(form.ok_or_else(|| Error::UnknownCase {
+                        line: line.line,
+                        set: self.set.to_string(),
+                        name,
+                    })?)
+                }
+            };
+            selected.extend(case);
+        }
+        Ok(selected)
     }
 
     fn check_ops(&self, cases: &[Box<dyn Case>]) -> Result<(), Error> {
@@ -131,9 +194,10 @@ impl CaseFilter {
     }
 
     fn no_case(&self, candidates: usize) -> Error {
-        let filters = match &self.params {
-            Some(params) => format!("-p \"{params}\""),
-            None => "the case string given to -o".to_owned(),
+        let filters = match (&self.params, &self.named) {
+            (Some(params), _) => format!("-p \"{params}\""),
+            (None, Some(named)) if named.is_empty() => "--test-file, which names none".to_owned(),
+            (None, _) => "the case string given to -o".to_owned(),
         };
         Error::NoCase {
             set: self.set.to_string(),
@@ -241,13 +305,14 @@ fn find(all: &[Device], flag: &'static str, name: &str) -> Result<Device, Error>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::params_regex;
+    use crate::filter::{params_regex, split_case};
 
     fn filter(set: Set, ops: &str, params: Option<&str>) -> CaseFilter {
         CaseFilter {
             set,
             ops: OpFilter::parse(ops).expect("a valid -o"),
             params: params.map(|p| params_regex(p).expect("a valid -p")),
+            named: None,
         }
     }
 
@@ -268,6 +333,42 @@ mod tests {
         assert_eq!(
             cases.iter().map(|case| case.name()).collect::<Vec<_>>(),
             [name]
+        );
+    }
+
+    #[test]
+    fn a_smaller_form_of_a_case_is_one_too() {
+        let name = "OUT_PROD(type_a=f32,type_b=f32,m=7,n=31,k=2,bs=[1,1],nr=[1,1],trans_b=0)";
+        let cases = filter(Set::Gate, name, None)
+            .select()
+            .expect("smaller than 32x32x32");
+        assert_eq!(
+            cases.iter().map(|case| case.name()).collect::<Vec<_>>(),
+            [name]
+        );
+    }
+
+    #[test]
+    fn a_file_names_cases_in_its_own_order() {
+        let gate = Set::Gate.cases();
+        let named = |line, case: &str| {
+            let (op, params) = split_case(case).expect("a case string");
+            let (op, params) = (op.to_owned(), params.to_owned());
+            Named { line, op, params }
+        };
+        let smaller = gate[0].smaller()[0].name();
+        let names = [gate[2].name(), smaller, gate[0].name(), gate[2].name()];
+        let lines: Vec<_> = names.iter().map(|name| named(1, name)).collect();
+        let mut all = filter(Set::Gate, "OUT_PROD", None);
+        all.named = Some(lines);
+        let selected = all.select().expect("they exist");
+        let selected: Vec<_> = selected.iter().map(|case| case.name()).collect();
+        assert_eq!(selected, names[..3], "a line that stands twice runs once");
+        all.named = Some(vec![named(9, "OUT_PROD(m=1)")]);
+        let text = message(&all);
+        assert!(
+            text.contains("line 9") && text.contains("OUT_PROD(m=1)"),
+            "{text}"
         );
     }
 

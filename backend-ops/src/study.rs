@@ -6,8 +6,10 @@
 
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{DType, Staging};
+use serde::{Deserialize, Serialize};
 
 use crate::case::Choices;
+use crate::wire;
 
 /// The stagings compared, from the least float to the most.
 pub const STAGINGS: [Staging; 4] = [
@@ -23,7 +25,8 @@ pub const MAX_ABS: f64 = 5e-3;
 pub const GAIN: f64 = 2.2;
 
 /// How a case was computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Path {
     /// On the device under test, in a staging.
     Staged(Staging),
@@ -58,16 +61,36 @@ impl Path {
     }
 }
 
+impl From<Path> for String {
+    fn from(path: Path) -> Self {
+        path.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Path {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let all = STAGINGS.map(Self::Staged).into_iter();
+        all.chain([Self::CpuBackend])
+            .find(|path| path.name() == name)
+            .ok_or(name)
+    }
+}
+
 /// One way in which a case was computed, and how far from the reference it came out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// The way.
     pub path: Path,
     /// Root mean square of the errors, relative to results of rms 1.
+    #[serde(with = "wire::f64")]
     pub rms: f64,
     /// The largest error, relative to results of rms 1.
+    #[serde(with = "wire::f64")]
     pub max_abs: f64,
     /// The product that was dispatched, where the device records it.
+    #[serde(with = "wire::option_dispatch")]
     pub kernel: Option<Dispatch>,
     /// Hash of the result's bits.
     pub hash: u64,
@@ -196,6 +219,14 @@ mod tests {
     fn refused(weights: DType, arms: &[Arm], why: &str) {
         let reason = Study { weights }.check(arms).expect_err(why);
         assert!(reason.contains(why), "{reason}");
+    }
+
+    #[test]
+    fn arms_survive_the_way_between_processes() {
+        let sent = arms(PUBLISHED, [1, 2, 3, u64::MAX]);
+        let text = serde_json::to_string(&sent).expect("everything has a form");
+        let received: Vec<Arm> = serde_json::from_str(&text).expect("the same type");
+        assert_eq!(received, sent);
     }
 
     #[test]

@@ -32,7 +32,9 @@ fn backend_ops(cpu: Option<&str>, level: Option<&str>, args: &[&str]) -> Result<
         }
         None => Command::new(EXE),
     };
-    command.args(args).stdin(Stdio::null()).env_remove(LEVEL);
+    // An emulator does not follow into worker processes.
+    command.args(args).args(["-j", "1"]);
+    command.stdin(Stdio::null()).env_remove(LEVEL);
     if let Some(level) = level {
         command.env(LEVEL, level);
     }

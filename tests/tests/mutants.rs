@@ -269,7 +269,8 @@ fn run_cases(name: &str, changes: &[Change], cases: Cases, order: &str) -> Resul
     let library = library
         .to_str()
         .context("the target folder's path is not UTF-8")?;
-    let fixed = ["test", "-b", "MTL0", "--backend-lib", library];
+    // In one process: mutants run side by side already, and a death is told by the case that was running.
+    let fixed = ["test", "-b", "MTL0", "-j", "1", "--backend-lib", library];
     let args = [&fixed, cases.args].concat();
     let exe = env!("CARGO_BIN_EXE_backend-ops-under-test");
     backend_ops_in_order(exe, &args, order)

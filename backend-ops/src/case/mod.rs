@@ -4,11 +4,13 @@ mod gradient;
 mod graph;
 mod leaves;
 mod measure;
+mod smaller;
 
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
 pub use leaves::Leaves;
-pub use measure::Measure;
+pub use measure::{Measure, Ranks};
+pub(crate) use smaller::{find as find_smaller, smaller};
 
 use ggml_rs::{Route, Staging, Tensor};
 
@@ -95,6 +97,11 @@ pub trait Case: Send + Sync {
     /// For a case that runs in every staging: what they are held to.
     fn study(&self) -> Option<Study> {
         None
+    }
+
+    /// Forms of the case that are smaller in one size, for `--bisect`: `smaller(self, |case| vec![&mut case.m, &mut case.n])`.
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        Vec::new()
     }
 
     /// Simpler variants of the case, each with what it leaves out. When a device refuses the case and takes a variant, what

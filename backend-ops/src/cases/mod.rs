@@ -5,8 +5,10 @@ pub(crate) mod arrange;
 mod attention;
 mod conv;
 mod custom;
+mod form;
 mod glu;
 mod image;
+mod iq4_nl;
 mod loss;
 pub(crate) mod matmul;
 mod normalize;
@@ -18,7 +20,9 @@ mod rows;
 mod softmax;
 mod sort;
 mod triangle;
+mod types;
 mod unary;
+mod views;
 
 use std::fmt;
 
@@ -27,6 +31,7 @@ pub use arrange::{Cont, Cpy};
 pub use matmul::{MulMat, MulMatId, OutProd};
 
 use crate::case::{Case, boxed};
+use crate::quick;
 
 /// What makes up the default set, in its order.
 const FAMILIES: [fn() -> Vec<Box<dyn Case>>; 19] = [
@@ -58,6 +63,8 @@ pub enum Set {
     Upstream,
     /// The 37 OUT_PROD cases that must all pass: a case that the device does not support is a failure here.
     Gate,
+    /// Of the default set's ops every value of every parameter at least once, in few and small cases: minutes, not the whole.
+    Quick,
     /// OUT_PROD with operands beyond half's range, on either side.
     Range,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
@@ -79,13 +86,23 @@ impl Set {
             Self::Perf => crate::perf::cases::cases(),
             Self::Staging => boxed(crate::perf::staging::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
+            Self::Quick => quick::select(Self::Upstream.cases()),
         }
     }
 
     /// Whether the set forbids gaps.
     #[must_use]
     pub fn requires_support(self) -> bool {
-        !matches!(self, Self::Upstream | Self::Perf)
+        !matches!(self, Self::Upstream | Self::Quick | Self::Perf)
+    }
+
+    /// The set that holds the same cases and more.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        match self {
+            Self::Quick => Self::Upstream,
+            other => other,
+        }
     }
 
     /// Whether its cases are too large to be compared with a reference.
@@ -99,6 +116,7 @@ impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Upstream => "upstream",
+            Self::Quick => "quick",
             Self::Gate => "gate",
             Self::Range => "range",
             Self::GroundTruth => "ground-truth",
@@ -122,10 +140,21 @@ mod tests {
                 .map(|case| case.op())
                 .collect::<BTreeSet<_>>()
         };
-        assert_eq!(
-            ops(Set::Upstream),
-            BTreeSet::from(["ADD", "CONT", "CPY", "MUL_MAT", "MUL_MAT_ID", "OUT_PROD"])
-        );
+        // One of each family: `--show-coverage` has the rest.
+        let families = BTreeSet::from([
+            "ADD",
+            "CPY",
+            "MUL_MAT",
+            "OUT_PROD",
+            "CONV_2D",
+            "UPSCALE",
+            "SSM_SCAN",
+            "ARGSORT",
+            "CROSS_ENTROPY_LOSS",
+            "OPT_STEP_ADAMW",
+            "CUSTOM",
+        ]);
+        assert!(ops(Set::Upstream).is_superset(&families));
         assert_eq!(ops(Set::Gate), BTreeSet::from(["OUT_PROD"]));
         assert!(Set::Gate.requires_support() && !Set::Upstream.requires_support());
     }

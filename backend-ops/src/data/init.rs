@@ -56,3 +56,10 @@ pub(super) fn extremes(rng: &mut ChaCha8Rng, n: usize) -> Vec<f32> {
     }
     values
 }
+
+/// In each row the numbers from 0 up, in random order, for an [`Init::Drawn`].
+pub fn permutations(operand: &Operand, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    let [row, rows] = [operand.ne[0], operand.rows()];
+    let ids = super::draw_ids(rng, rows, row, row);
+    ids.into_iter().map(|id| id as f32).collect()
+}

@@ -9,7 +9,7 @@ mod init;
 
 use ggml_rs::DType;
 use ggml_rs::quantize::{dequantize, quantize};
-pub use init::Init;
+pub use init::{Init, permutations};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -114,11 +114,7 @@ impl OperandData {
                 &draw_rows(&mut rng, [row_len, rows], bound, distinct),
             )),
             Init::Constant(value) => Self::stored(operand, vec![value; elements]),
-            Init::Permutation => {
-                let ids = draw_ids(&mut rng, rows, row_len, row_len);
-                let values = ids.into_iter().map(|id| id as f32).collect();
-                Self::stored(operand, values)
-            }
+            Init::Permutation => Self::stored(operand, permutations(operand, &mut rng)),
             Init::Extremes => Self::stored(operand, init::extremes(&mut rng, elements)),
             Init::Drawn(draw) => Self::stored(operand, draw(operand, &mut rng)),
         }
@@ -199,6 +195,25 @@ pub fn stored_as(dtype: DType, values: &[f32]) -> ggml_rs::Result<Vec<f32>> {
         DType::F32 => Ok(values.to_vec()),
         other => dequantize(other, &quantize(other, values, other.block_len())?),
     }
+}
+
+/// A result's values: those of integers, which do not convert otherwise, as the nearest f32.
+///
+/// # Errors
+/// When a type has no values, or bytes are no whole blocks.
+pub fn values_of(dtype: DType, bytes: &[u8]) -> ggml_rs::Result<Vec<f32>> {
+    Ok(match dtype {
+        DType::I8 => bytes.iter().map(|&byte| f32::from(byte as i8)).collect(),
+        DType::I16 => integers(bytes, |bytes| f32::from(i16::from_ne_bytes(bytes))),
+        DType::I32 => integers(bytes, |bytes| i32::from_ne_bytes(bytes) as f32),
+        DType::I64 => integers(bytes, |bytes| i64::from_ne_bytes(bytes) as f32),
+        _ => dequantize(dtype, bytes)?,
+    })
+}
+
+fn integers<const N: usize>(bytes: &[u8], value: fn([u8; N]) -> f32) -> Vec<f32> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    chunks.iter().map(|chunk| value(*chunk)).collect()
 }
 
 fn stream(seed: u64, case: &str, operand: &str) -> ChaCha8Rng {

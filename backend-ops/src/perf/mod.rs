@@ -42,7 +42,7 @@ pub struct Perf {
 /// Where results go.
 pub struct Sinks<'a> {
     /// Lines for people.
-    pub people: ConsoleReport<Box<dyn Write + 'a>>,
+    pub people: ConsoleReport<'a, Box<dyn Write + 'a>>,
     /// Rows for programs.
     pub rows: Option<RowReport<Box<dyn Write + 'a>>>,
 }
@@ -51,7 +51,7 @@ impl<'a> Sinks<'a> {
     /// Lines for people to `people`, and rows of a format to `rows`.
     #[must_use]
     pub fn new(
-        people: ConsoleReport<Box<dyn Write + 'a>>,
+        people: ConsoleReport<'a, Box<dyn Write + 'a>>,
         rows: Option<(Box<dyn Write + 'a>, RowFormat)>,
     ) -> Self {
         Self {

@@ -7,7 +7,8 @@ use ggml_rs::Staging;
 use ggml_rs::trace::Dispatch;
 
 use super::{DeviceInfo, Header, Report, arms};
-use crate::outcome::{CaseResult, Outcome, Tally, Worst};
+use crate::exact::Exact;
+use crate::outcome::{CaseResult, Outcome, Reduced, Tally, Worst};
 
 const MIB: usize = 1024 * 1024;
 
@@ -24,28 +25,28 @@ pub struct Look {
 }
 
 /// Prints one line per case, as upstream does, and a summary per device.
-pub struct ConsoleReport<W> {
+pub struct ConsoleReport<'r, W> {
     out: W,
     look: Look,
     ok: Style,
     fail: Style,
-    /// The flags that repeat this run, but for the device and the case.
-    repeat: String,
+    /// The command that repeats a case, up to `-o`, for a device.
+    repeat: Box<dyn Fn(&str) -> String + 'r>,
     /// OUT_PROD's staging, for the device's header.
     staging: Option<Staging>,
     devices: usize,
 }
 
-impl<W: Write> ConsoleReport<W> {
-    /// A report to `out`. `repeat` holds the flags that repeat this run, such as `--seed 1 --staging half`.
-    pub fn new(out: W, look: Look, repeat: impl Into<String>) -> Self {
+impl<'r, W: Write> ConsoleReport<'r, W> {
+    /// A report to `out`. `repeat` makes the command that repeats a case on a device, up to the case itself, which follows `-o`.
+    pub fn new(out: W, look: Look, repeat: impl Fn(&str) -> String + 'r) -> Self {
         let style = |style: Style| style.bold().force_styling(look.colors);
         Self {
             out,
             look,
             ok: style(Style::new().green()),
             fail: style(Style::new().red()),
-            repeat: repeat.into(),
+            repeat: Box::new(repeat),
             staging: None,
             devices: 0,
         }
@@ -93,23 +94,57 @@ impl<W: Write> ConsoleReport<W> {
         Ok(())
     }
 
-    fn list_failures(&mut self, device: &DeviceInfo, failed: &[String]) -> io::Result<()> {
-        if failed.is_empty() {
+    fn list_failures(&mut self, device: &DeviceInfo, tally: &Tally) -> io::Result<()> {
+        if tally.failed().is_empty() {
             return Ok(());
         }
+        let repeat = (self.repeat)(&device.name);
         writeln!(
             self.out,
             "\nFailing tests, each with the command that repeats it:"
         )?;
-        for case in failed {
+        for case in tally.failed() {
             writeln!(self.out, "  {case}")?;
-            writeln!(
-                self.out,
-                "    backend-ops test -b {} {} -o '{case}'",
-                device.name, self.repeat
-            )?;
+            writeln!(self.out, "    {repeat} -o '{case}'")?;
+            if let Some(reduced) = tally.reduced(case) {
+                self.show_reduced(reduced, &repeat)?;
+            }
         }
         writeln!(self.out)
+    }
+
+    fn show_reduced(&mut self, reduced: &Reduced, repeat: &str) -> io::Result<()> {
+        let runs = reduced.runs;
+        if reduced.smallest == reduced.case {
+            return writeln!(self.out, "    no smaller form of it fails ({runs} run)");
+        }
+        let which = match reduced.cut_short {
+            true => "a smaller form that fails, not the smallest",
+            false => "the smallest form that fails",
+        };
+        writeln!(self.out, "    {which} ({runs} run): {}", reduced.failure)?;
+        writeln!(self.out, "    {repeat} -o '{}'", reduced.smallest)
+    }
+
+    fn show_exact(&mut self, exact: &Exact) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "      {}: {} of {} elements differ in bits",
+            exact.against, exact.differ, exact.elements
+        )?;
+        if let Some(worst) = &exact.worst {
+            writeln!(self.out, "        worst:    {worst}")?;
+        }
+        match &exact.furthest {
+            Some(furthest)
+                if exact
+                    .worst
+                    .is_none_or(|worst| worst.index != furthest.index) =>
+            {
+                writeln!(self.out, "        furthest: {furthest}")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn list_counts(&mut self, tally: &Tally) -> io::Result<()> {
@@ -161,7 +196,7 @@ fn describe_staging(tensor_api: Option<bool>, staging: Option<Staging>) -> Strin
     }
 }
 
-impl<W: Write> Report for ConsoleReport<W> {
+impl<W: Write> Report for ConsoleReport<'_, W> {
     fn begin(&mut self, header: &Header) -> io::Result<()> {
         self.staging = header.staging;
         self.devices = header.devices;
@@ -228,6 +263,9 @@ impl<W: Write> Report for ConsoleReport<W> {
                 writeln!(self.out, "not supported [{}] {reason}", device.name)?
             }
         }
+        for exact in &result.exact {
+            self.show_exact(exact)?;
+        }
         for line in arms::lines(&result.arms) {
             writeln!(self.out, "      {line}")?;
         }
@@ -238,7 +276,7 @@ impl<W: Write> Report for ConsoleReport<W> {
     }
 
     fn end_device(&mut self, device: &DeviceInfo, tally: &Tally) -> io::Result<()> {
-        self.list_failures(device, tally.failed())?;
+        self.list_failures(device, tally)?;
         self.list_counts(tally)?;
         writeln!(
             self.out,
@@ -271,10 +309,11 @@ mod tests {
 
     fn printed(
         look: Look,
-        drive: impl FnOnce(&mut ConsoleReport<&mut Vec<u8>>) -> io::Result<()>,
+        drive: impl FnOnce(&mut ConsoleReport<'_, &mut Vec<u8>>) -> io::Result<()>,
     ) -> String {
         let mut out = Vec::new();
-        drive(&mut ConsoleReport::new(&mut out, look, "--seed 7")).expect("writing to memory");
+        let repeat = |device: &str| format!("backend-ops test -b {device} --seed 7");
+        drive(&mut ConsoleReport::new(&mut out, look, repeat)).expect("writing to memory");
         String::from_utf8(out).expect("UTF-8")
     }
 
@@ -349,6 +388,52 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  0/1 tests passed\n"), "{text}");
+    }
+
+    #[test]
+    fn a_smaller_form_comes_with_its_command() {
+        let mut tally = Tally::default();
+        tally.add(&samples::result(Outcome::Failed(Failure::Routing(
+            "x".into(),
+        ))));
+        tally.add_reduced(Reduced {
+            case: "ADD(m=1)".into(),
+            smallest: "ADD(m=0)".into(),
+            failure: "routing: y".into(),
+            runs: 3,
+            cut_short: false,
+        });
+        let text = printed(Look::default(), |r| {
+            r.end_device(&samples::device(), &tally)
+        });
+        assert!(
+            text.contains(
+                "    the smallest form that fails (3 run): routing: y\n    \
+                 backend-ops test -b MTL0 --seed 7 -o 'ADD(m=0)'\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn exact_elements_follow_their_case() {
+        let form = (ggml_rs::DType::F32, [2, 1, 1, 1]);
+        let exact = Exact::measure(form, Against::Reference, &[1.0, 8.0], &[1.5, 8.75]);
+        let result = CaseResult {
+            exact: vec![exact],
+            ..samples::result(Outcome::Passed)
+        };
+        let text = printed(Look::default(), |r| r.end_case(&samples::device(), &result));
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[1], "f64 reference: 2 of 2 elements differ in bits");
+        assert!(
+            lines[2].starts_with("worst:    index 1 = [1,0,0,0]: device 8.75"),
+            "{text}"
+        );
+        assert!(
+            lines[3].starts_with("furthest: index 0 = [0,0,0,0]: device 1.5"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -149,15 +149,6 @@ pub(crate) mod samples {
     }
 
     pub fn result(outcome: Outcome) -> CaseResult {
-        CaseResult {
-            op: "ADD",
-            params: "m=1".into(),
-            outcome,
-            nmse: None,
-            hash: None,
-            limit: 1e-7,
-            kernels: Vec::new(),
-            arms: Vec::new(),
-        }
+        CaseResult::new("ADD", "m=1".into(), outcome)
     }
 }

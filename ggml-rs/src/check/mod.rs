@@ -8,5 +8,6 @@ pub mod reference;
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
 pub use evaluate::{Interpreter, evaluate};
 pub use gradients::{
-    Data, Deviation, GradientOptions, GradientReport, Inputs, differentiable_ops, gradients,
+    Data, Deviation, GradientOptions, GradientReport, Inputs, Subject, differentiable_ops,
+    gradients, gradients_of,
 };

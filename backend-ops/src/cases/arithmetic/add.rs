@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -45,6 +45,12 @@ impl Case for Add {
             Operand::new("a", self.dtype, self.shape()),
             Operand::new("b", self.dtype, self.ne),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne.iter_mut().chain(&mut case.nr).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

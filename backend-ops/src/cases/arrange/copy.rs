@@ -6,7 +6,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
 use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
@@ -77,6 +77,10 @@ impl Case for Cpy {
     fn operands(&self) -> Vec<Operand> {
         // Upstream's range: wide enough for conversions to and from integers.
         vec![Operand::new("src", self.type_src, self.ne_src).within(150.0)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_src.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
@@ -152,6 +156,10 @@ impl Case for Cont {
 
     fn operands(&self) -> Vec<Operand> {
         vec![Operand::new("src", self.dtype, self.ne)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -1,8 +1,15 @@
 //! Flash attention.
 
-use crate::case::Case;
+mod flash;
+mod indexer;
+mod mask;
+
+use crate::case::{Case, boxed};
 
 /// All of them.
 pub(super) fn cases() -> Vec<Box<dyn Case>> {
-    Vec::new()
+    boxed(flash::cases())
+        .chain(boxed(flash::ours()))
+        .chain(boxed(indexer::ours()))
+        .collect()
 }

@@ -1,8 +1,18 @@
-//! Resampling, padding of images, and windows of attention over them.
+//! Resampling of images, windows of attention over them, and positions.
 
-use crate::case::Case;
+mod rel_pos;
+mod timestep_embedding;
+mod upscale;
+mod windows;
+
+use crate::case::{Case, boxed};
 
 /// All of them.
 pub(super) fn cases() -> Vec<Box<dyn Case>> {
-    Vec::new()
+    boxed(upscale::cases())
+        .chain(boxed(timestep_embedding::cases()))
+        .chain(boxed(windows::cases()))
+        .chain(boxed(rel_pos::get_cases()))
+        .chain(boxed(rel_pos::add_cases()))
+        .collect()
 }

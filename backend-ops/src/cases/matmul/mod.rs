@@ -1,8 +1,10 @@
 //! Matrix products.
 
+mod hadamard;
 mod mul_mat;
 pub(crate) mod mul_mat_id;
 mod out_prod;
+mod vec_fusion;
 
 pub use mul_mat::MulMat;
 pub use mul_mat_id::MulMatId;
@@ -22,7 +24,14 @@ fn product_flops([m, n, k]: [usize; 3], batches: usize) -> f64 {
 pub(super) fn cases() -> Vec<Box<dyn Case>> {
     boxed(mul_mat::cases())
         .chain(boxed(mul_mat::ours()))
+        .chain(boxed(hadamard::cases()))
+        .chain(boxed(hadamard::ours()))
         .chain(boxed(mul_mat_id::cases()))
+        .chain(boxed(mul_mat_id::ours()))
+        .chain(boxed(mul_mat_id::fusion::cases()))
+        .chain(boxed(mul_mat_id::fusion::ours()))
+        .chain(boxed(vec_fusion::cases()))
+        .chain(boxed(vec_fusion::ours()))
         .chain(boxed(out_prod::upstream()))
         .chain(boxed(out_prod::ours()))
         .collect()

@@ -4,7 +4,8 @@
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{DType, Route, Staging, Tensor};
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
+use crate::cases::{types, views};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
 use crate::vars::Vars;
@@ -26,6 +27,12 @@ pub struct MulMat {
     pub bs: [usize; 2],
     /// How often `a` repeats over dims 2 and 3 of `b`.
     pub nr: [usize; 2],
+    /// Dims of both operands as they lie in memory: two are exchanged, or none.
+    pub per: [usize; 4],
+    /// Above 0: length of the rows in memory, of which the first k elements are used.
+    pub k_v: usize,
+    /// How many products of the operands are added up.
+    pub o: usize,
     /// Ours, printed only when not 1: bound of the values of `a`.
     pub a_range: f32,
 }
@@ -41,8 +48,45 @@ impl MulMat {
             k,
             bs: [1, 1],
             nr: [1, 1],
+            per: UNPERMUTED,
+            k_v: 0,
+            o: 1,
             a_range: 1.0,
         }
+    }
+
+    /// Whether operands are read as they lie.
+    fn is_plain(&self) -> bool {
+        self.per == UNPERMUTED && self.k_v == 0 && self.o == 1
+    }
+
+    /// A shape as it lies in memory.
+    fn stored(&self, ne: [usize; 4]) -> [usize; 4] {
+        let [k, rows, n2, n3] = self.per.map(|dim| ne[dim]);
+        [if self.k_v == 0 { k } else { self.k_v }, rows, n2, n3]
+    }
+
+    fn used<'g>(&self, stored: Tensor<'g>, ne: [usize; 4]) -> ggml_rs::Result<Tensor<'g>> {
+        match (self.per, self.k_v) {
+            (UNPERMUTED, 0) => Ok(stored),
+            (UNPERMUTED, _) => views::first(stored, ne),
+            (per, _) => stored.permute(per),
+        }
+    }
+
+    fn product<'g>(
+        &self,
+        [a, b]: [Tensor<'g>; 2],
+        choices: Choices,
+    ) -> ggml_rs::Result<Tensor<'g>> {
+        let out = a.mul_mat(b)?;
+        if let Some(staging) = choices.staging {
+            out.set_staging(staging)?;
+        }
+        if let Some(route) = choices.route {
+            out.set_route(route)?;
+        }
+        Ok(out)
     }
 
     /// Whether Metal takes the float-staged kernel where float staging is asked for; else it takes mat-vec kernels.
@@ -70,7 +114,6 @@ impl Case for MulMat {
     }
 
     fn params(&self) -> String {
-        // The last three are upstream's permuted, padded and fused variants, which are not ported yet.
         Vars::new()
             .with("type_a", self.type_a)
             .with("type_b", self.type_b)
@@ -79,33 +122,46 @@ impl Case for MulMat {
             .with("k", self.k)
             .with("bs", self.bs)
             .with("nr", self.nr)
-            .with("per", [0, 1, 2, 3])
-            .with("k_v", 0)
-            .with("o", 1)
+            .with("per", self.per)
+            .with("k_v", self.k_v)
+            .with("o", self.o)
             .with_unless_default("a_range", self.a_range, 1.0)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        vec![
-            Operand::new("a", self.type_a, self.shape_a()).within(self.a_range),
-            Operand::new("b", self.type_b, self.shape_b()),
-        ]
+        let a = Operand::new("a", self.type_a, self.stored(self.shape_a())).within(self.a_range);
+        let b = Operand::new("b", self.type_b, self.stored(self.shape_b()));
+        // Upstream's condition: the gradient of operand 0 is not summed over dim 3.
+        let sums = self.bs[1] != 1 || self.nr[1] != 1;
+        match (self.type_a.is_quantized(), sums) {
+            (true, _) => vec![a, b],
+            (false, true) => vec![a, b.trained()],
+            (false, false) => vec![a.trained(), b.trained()],
+        }
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            let sizes = [&mut case.m, &mut case.n, &mut case.k].into_iter();
+            sizes.chain(&mut case.bs).chain(&mut case.nr).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let choices = leaves.choices();
-        let out = leaves[0].mul_mat(leaves[1])?;
-        if let Some(staging) = choices.staging {
-            out.set_staging(staging)?;
-        }
-        if let Some(route) = choices.route {
-            out.set_route(route)?;
+        let a = self.used(leaves[0], self.shape_a())?;
+        let b = self.used(leaves[1], self.shape_b())?;
+        let mut out = self.product([a, b], leaves.choices())?;
+        for _ in 1..self.o {
+            out = out.add(self.product([a, b], leaves.choices())?)?;
         }
         Ok(out)
     }
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
+        if !self.is_plain() {
+            return Ok(None);
+        }
         let a = Values::contiguous(operands[0].values(), self.shape_a())?;
         let b = Values::contiguous(operands[1].values(), self.shape_b())?;
         reference::mul_mat(a, b).map(Some)
@@ -126,7 +182,15 @@ impl Case for MulMat {
         }
     }
 
+    fn is_fusion(&self) -> bool {
+        self.o > 1
+    }
+
     fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
+        // Batched kernels of half activations have names of their own.
+        if self.type_b != DType::F32 && self.n > MAT_VEC_ROWS {
+            return None;
+        }
         if choices.route == Some(Route::MatVec) {
             return Some(Routing::MatVec);
         }
@@ -159,38 +223,165 @@ const MAX_NMSE_FLOAT: f64 = 1e-12;
 /// TQ2_0's mat-vec kernel multiplies its digits by differences of b's values, which cancel: about 3e-11.
 const MAX_NMSE_TQ2_0: f64 = 1e-10;
 
-/// Upstream's unpermuted shapes for some of its types: the vector path, the matrix path, batches and broadcast.
+/// Operands that lie as they are used.
+const UNPERMUTED: [usize; 4] = [0, 1, 2, 3];
+
+/// Exchanges of two dims but the first.
+const EXCHANGES: [[usize; 4]; 3] = [[0, 2, 1, 3], [0, 1, 3, 2], [0, 3, 2, 1]];
+
+/// Batches and how often `a` is repeated.
+const BATCHES: [([usize; 2], [usize; 2]); 9] = [
+    ([1, 1], [1, 1]),
+    ([1, 1], [2, 1]),
+    ([1, 1], [1, 2]),
+    ([3, 1], [1, 1]),
+    ([3, 1], [2, 1]),
+    ([3, 2], [1, 1]),
+    ([3, 2], [2, 1]),
+    ([3, 2], [1, 2]),
+    ([3, 2], [2, 2]),
+];
+
+/// Upstream's, each once: it has some in more than one of its lists.
 #[must_use]
 pub fn cases() -> Vec<MulMat> {
-    const TYPES: [DType; 6] = [
-        DType::F32,
-        DType::F16,
-        DType::Q8_0,
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q4_K,
-    ];
-    const BATCHES: [([usize; 2], [usize; 2]); 4] = [
-        ([1, 1], [1, 1]),
-        ([1, 1], [2, 1]),
-        ([3, 2], [1, 1]),
-        ([3, 2], [2, 2]),
-    ];
-    let mut cases = Vec::new();
-    for type_a in TYPES {
-        for n in [1, 16] {
-            let case = |(bs, nr)| MulMat {
-                bs,
-                nr,
-                ..MulMat::new(type_a, [16, n, 256])
-            };
-            cases.extend(BATCHES.map(case));
+    let mut cases = few_rows();
+    for type_a in types::BASE {
+        for type_b in [DType::F32, DType::F16] {
+            cases.extend(grid(type_a, type_b));
         }
     }
+    for n in [1, 8, 16] {
+        cases.extend(exchanged(DType::BF16, DType::F32, n, 256));
+    }
+    for type_a in types::OTHER {
+        for k in [type_a.block_len(), 256] {
+            cases.push(MulMat::new(type_a, [16, 1, k]));
+        }
+    }
+    cases.extend(shapes_of_models());
+    cases.extend(single_rows());
+    let mut seen = std::collections::HashSet::new();
+    cases.retain(|case| seen.insert(case.params()));
+    cases
+}
+
+/// Every type with 1 to 9 rows of `b`, and a layer of a model.
+fn few_rows() -> Vec<MulMat> {
+    let mut cases = Vec::new();
+    for type_a in types::ALL {
+        cases.extend((1..10).map(|n| MulMat::new(type_a, [16, n, 256])));
+    }
+    let layers = [DType::Q4_0, DType::Q8_0, DType::MXFP4];
+    cases.extend(layers.map(|type_a| MulMat::new(type_a, [2880, 32, 2880])));
+    cases
+}
+
+/// Batches, exchanged dims, longer sums and many batches for one pair of types.
+fn grid(type_a: DType, type_b: DType) -> Vec<MulMat> {
+    let mut cases = Vec::new();
+    let case = |n, k, (bs, nr)| MulMat {
+        type_b,
+        bs,
+        nr,
+        ..MulMat::new(type_a, [16, n, k])
+    };
+    let lengths = if type_a.is_quantized() {
+        &[256][..]
+    } else {
+        &[256, 4]
+    };
+    for &k in lengths {
+        cases.extend(BATCHES.map(|batch| case(1, k, batch)));
+        cases.push(case(4, k, ([3, 2], [2, 2])));
+        cases.extend(BATCHES.map(|batch| case(16, k, batch)));
+        for n in [1, 8, 16] {
+            cases.extend(exchanged(type_a, type_b, n, k));
+        }
+        cases.push(MulMat {
+            bs: [2, 3],
+            per: [0, 3, 2, 1],
+            ..case(4, k, ([2, 3], [1, 1]))
+        });
+    }
+    cases.extend([1, 8, 16].map(|n| case(n, 1024, ([3, 2], [1, 1]))));
+    cases.push(case(8, 256, ([1536, 1], [1, 1])));
+    cases
+}
+
+fn exchanged(type_a: DType, type_b: DType, n: usize, k: usize) -> [MulMat; 3] {
+    EXCHANGES.map(|per| MulMat {
+        type_b,
+        bs: [2, 3],
+        per,
+        ..MulMat::new(type_a, [16, n, k])
+    })
+}
+
+/// Attention's products, padded rows with two outputs more, ragged ones, one row of weights.
+fn shapes_of_models() -> Vec<MulMat> {
+    let mut cases = Vec::new();
+    for (size, nr) in [
+        ([64, 2, 128], 1),
+        ([83, 2, 128], 4),
+        ([64, 2, 64], 4),
+        ([83, 2, 64], 4),
+        ([64, 45, 128], 4),
+        ([128, 45, 64], 4),
+    ] {
+        cases.push(MulMat {
+            bs: [8, 1],
+            nr: [nr, 1],
+            ..MulMat::new(DType::F16, size)
+        });
+    }
+    cases.extend([193, 67].map(|k| MulMat {
+        nr: [4, 1],
+        per: EXCHANGES[0],
+        ..MulMat::new(DType::F16, [1056, 1, k])
+    }));
+    cases.push(MulMat {
+        k_v: 64,
+        o: 3,
+        ..MulMat::new(DType::F32, [16, 32, 32])
+    });
     cases.push(MulMat {
         bs: [12, 1],
         ..MulMat::new(DType::F32, [64, 77, 77])
     });
+    cases.push(MulMat::new(DType::Q4_0, [576, 512, 576]));
+    cases.push(MulMat::new(DType::Q4_0, [1, 2048, 8192]));
+    cases.extend(types::ALL.map(|type_a| MulMat::new(type_a, [1, 64, 256])));
+    cases.push(MulMat::new(DType::Q8_0, [6, 4096, 5120]));
+    cases
+}
+
+/// One row of `b`, as a token's attention has it: exchanged dims, and padded rows, in batches and at odd sizes.
+fn single_rows() -> Vec<MulMat> {
+    let mut cases = Vec::new();
+    for bs1 in [1, 3] {
+        for bs0 in [1, 2, 4, 8] {
+            for nr in [1, 4] {
+                for (more_m, more_k) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                    for type_a in [DType::F16, DType::BF16, DType::F32] {
+                        let case = |size| MulMat {
+                            bs: [bs0, bs1],
+                            nr: [nr, 1],
+                            ..MulMat::new(type_a, size)
+                        };
+                        cases.push(MulMat {
+                            per: EXCHANGES[0],
+                            ..case([1056 + more_m, 1, 128 + more_k])
+                        });
+                        cases.push(MulMat {
+                            k_v: 2 * 1056 + more_k,
+                            ..case([128 + more_m, 1, 1056 + more_k])
+                        });
+                    }
+                }
+            }
+        }
+    }
     cases
 }
 
@@ -231,6 +422,37 @@ pub fn ours() -> Vec<MulMat> {
             ..MulMat::new(type_a, [70, 45, 96])
         });
     }
+    cases.extend(ours_by_lie());
+    cases
+}
+
+/// Batched and mat-vec products of exchanged and padded operands, and the smallest ones.
+fn ours_by_lie() -> Vec<MulMat> {
+    let mut cases = Vec::new();
+    for type_a in [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::Q4_0,
+        DType::Q4_K,
+    ] {
+        for n in [3, 40] {
+            cases.extend(EXCHANGES.map(|per| MulMat {
+                bs: [2, 3],
+                per,
+                ..MulMat::new(type_a, [67, n, 256])
+            }));
+            cases.push(MulMat {
+                bs: [2, 1],
+                k_v: 768,
+                ..MulMat::new(type_a, [67, n, 256])
+            });
+        }
+    }
+    for type_a in [DType::F32, DType::F16, DType::BF16] {
+        cases.extend([1, 33].map(|n| MulMat::new(type_a, [1, n, 1])));
+        cases.push(MulMat::new(type_a, [33, 1, 1]));
+    }
     cases
 }
 
@@ -244,5 +466,18 @@ mod tests {
             cases()[0].name(),
             "MUL_MAT(type_a=f32,type_b=f32,m=16,n=1,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3],k_v=0,o=1)"
         );
+        let padded = "MUL_MAT(type_a=f32,type_b=f32,m=16,n=32,k=32,bs=[1,1],nr=[1,1],per=[0,1,2,3],k_v=64,o=3)";
+        assert!(cases().iter().any(|case| case.name() == padded));
+    }
+
+    #[test]
+    fn exchanged_operands_are_used_as_the_others_are() {
+        let case = MulMat {
+            bs: [2, 3],
+            per: [0, 3, 2, 1],
+            ..MulMat::new(DType::F32, [5, 4, 8])
+        };
+        assert_eq!(case.stored(case.shape_a()), [8, 3, 2, 5]);
+        assert_eq!(case.stored(case.shape_b()), [8, 3, 2, 4]);
     }
 }

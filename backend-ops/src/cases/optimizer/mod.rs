@@ -1,8 +1,10 @@
 //! Optimizer steps.
 
-use crate::case::Case;
+mod opt_step;
+
+use crate::case::{Case, boxed};
 
 /// All of them.
 pub(super) fn cases() -> Vec<Box<dyn Case>> {
-    Vec::new()
+    boxed(opt_step::cases()).collect()
 }

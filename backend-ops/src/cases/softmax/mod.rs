@@ -1,8 +1,15 @@
 //! Softmax and its gradient.
 
-use crate::case::Case;
+mod soft_max;
+mod soft_max_back;
+
+use crate::case::{Case, boxed};
 
 /// All of them.
 pub(super) fn cases() -> Vec<Box<dyn Case>> {
-    Vec::new()
+    boxed(soft_max::cases())
+        .chain(boxed(soft_max::ours()))
+        .chain(boxed(soft_max_back::cases()))
+        .chain(boxed(soft_max_back::ours()))
+        .collect()
 }

@@ -8,16 +8,26 @@ use crate::error::Result;
 
 /// A window that steps over one dimension: output `o`, tap `t` reads input `o * stride + t * dilation - pad`.
 #[derive(Clone, Copy)]
-struct Axis {
-    taps: usize,
-    stride: i64,
-    pad: i64,
-    dilation: i64,
+pub struct Axis {
+    pub taps: usize,
+    pub stride: i64,
+    pub pad: i64,
+    pub dilation: i64,
 }
 
 impl Axis {
+    /// One tap that reads what is there.
+    pub fn none() -> Self {
+        Self {
+            taps: 1,
+            stride: 1,
+            pad: 0,
+            dilation: 1,
+        }
+    }
+
     /// The input that a tap reads; `None` in the padding.
-    fn input(&self, output: usize, tap: usize, inputs: usize) -> Option<usize> {
+    pub fn input(&self, output: usize, tap: usize, inputs: usize) -> Option<usize> {
         let at = output as i64 * self.stride + tap as i64 * self.dilation - self.pad;
         usize::try_from(at).ok().filter(|&at| at < inputs)
     }
@@ -42,12 +52,6 @@ impl Patches {
             pad: call.int(first + 2),
             dilation: call.int(first + 4),
         };
-        let flat = Axis {
-            taps: 1,
-            stride: 1,
-            pad: 0,
-            dilation: 1,
-        };
         if call.int(6) == 1 {
             Self {
                 x: axis(kernel[0], 0),
@@ -58,7 +62,7 @@ impl Patches {
         } else {
             Self {
                 x: axis(kernel[0], 0),
-                y: flat,
+                y: Axis::none(),
                 image: [image[0], 1, image[1], image[2]],
                 out: [patches[1], 1],
             }
@@ -116,12 +120,7 @@ impl Pool {
         Self {
             function: call.int(0) as sys::ggml_op_pool,
             x: pool_axis(call, 1, 2, 3),
-            y: Axis {
-                taps: 1,
-                stride: 1,
-                pad: 0,
-                dilation: 1,
-            },
+            y: Axis::none(),
         }
     }
 
@@ -185,12 +184,21 @@ fn pool(
         let window = params.window(image, [ox, oy], plane);
         let values = window.iter().map(|&index| a.values[index]);
         match () {
-            () if params.is_max() => values.fold(f64::NEG_INFINITY, f64::max),
+            // Not f64::max, which passes NaN over.
+            () if params.is_max() => values.fold(f64::NEG_INFINITY, larger),
             () if window.is_empty() => 0.0,
             () => values.sum::<f64>() / divisor(window.len()) as f64,
         }
     };
     Ok((0..columns * out_rows * planes).map(value).collect())
+}
+
+/// The larger of two, NaN where one is.
+fn larger(a: f64, b: f64) -> f64 {
+    match a.is_nan() || b.is_nan() {
+        true => f64::NAN,
+        false => a.max(b),
+    }
 }
 
 /// POOL_2D_BACK: operand 0 is the gradient, operand 1 the op's input. Of equal maxima the first gets it all.

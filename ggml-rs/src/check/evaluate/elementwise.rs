@@ -149,6 +149,6 @@ fn hard_sigmoid(x: f64) -> f64 {
 }
 
 /// Exact for large x as well, where exp(x) overflows.
-fn softplus(x: f64) -> f64 {
+pub fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }

@@ -5,14 +5,27 @@ use super::memory::{place, places};
 use super::norm::dot;
 use crate::error::Result;
 
+/// Columns of a product that a row of `a` is multiplied with while it is in the cache.
+const COLUMNS: usize = 8;
+
 /// MUL_MAT: the dot product of a row of `a` with a row of `b`, with `a` broadcast over `ne[2]` and `ne[3]`.
 pub fn mul_mat(call: &Call<'_>) -> Result<Vec<f64>> {
     let (a, b) = (call.src(0)?, call.src(1)?);
     let repeats = [b.ne[2] / a.ne[2], b.ne[3] / a.ne[3]];
-    let value = |[i, j, i2, i3]: [usize; 4]| {
-        dot(a.row(i, i2 / repeats[0], i3 / repeats[1]), b.row(j, i2, i3))
-    };
-    Ok(places(call.ne()).map(value).collect())
+    let ne = call.ne();
+    let mut out = vec![0.0; ne.iter().product()];
+    for (number, matrix) in out.chunks_mut(ne[0] * ne[1]).enumerate() {
+        let [i2, i3, ..] = place([ne[2], ne[3], 1, 1], number);
+        for (number, columns) in matrix.chunks_mut(ne[0] * COLUMNS).enumerate() {
+            for i in 0..ne[0] {
+                let row = a.row(i, i2 / repeats[0], i3 / repeats[1]);
+                for (j, column) in columns.chunks_mut(ne[0]).enumerate() {
+                    column[i] = dot(row, b.row(number * COLUMNS + j, i2, i3));
+                }
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// OUT_PROD: the sum over `l` of `a[i, l] * b[j, l]`, broadcast as MUL_MAT.

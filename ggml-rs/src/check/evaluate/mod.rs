@@ -20,23 +20,30 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
+mod attention;
 mod call;
 mod conv;
+mod convolve;
 mod elementwise;
 mod glu;
+mod image;
 mod machine;
 mod matmul;
 mod memory;
 mod norm;
 mod ops;
 mod optimizer;
+mod recurrent;
 mod reduce;
 mod rope;
 mod rows;
 mod shape;
 mod softmax;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod triangle;
+mod window;
 
 use std::fmt;
 

@@ -4,7 +4,10 @@ use ggml_sys as sys;
 
 use super::call::Call;
 use super::memory::View;
-use super::{conv, elementwise, glu, matmul, norm, optimizer, reduce, rope, rows, shape, softmax};
+use super::{
+    attention, conv, convolve, elementwise, glu, image, matmul, norm, optimizer, recurrent, reduce,
+    rope, rows, shape, softmax, streams, triangle, window,
+};
 use crate::error::Result;
 
 /// Values in ne order, and where they are written.
@@ -56,6 +59,7 @@ pub fn definition(op: sys::ggml_op, params: &[i32; 16]) -> Option<Definition> {
         sys::GGML_OP_SUM => Of(reduce::sum),
         sys::GGML_OP_SUM_ROWS => Of(reduce::sum_rows),
         sys::GGML_OP_MEAN => Of(reduce::mean),
+        sys::GGML_OP_COUNT_EQUAL => Of(reduce::count_equal),
         sys::GGML_OP_CUMSUM => Of(reduce::cumsum),
         sys::GGML_OP_REPEAT => Of(reduce::repeat),
         sys::GGML_OP_REPEAT_BACK => Of(reduce::repeat_back),
@@ -92,6 +96,7 @@ pub fn definition(op: sys::ggml_op, params: &[i32; 16]) -> Option<Definition> {
         sys::GGML_OP_SET_ROWS => Of(rows::set_rows),
         sys::GGML_OP_ADD_ID => Of(rows::add_id),
         sys::GGML_OP_ARGSORT => Of(rows::argsort),
+        sys::GGML_OP_TOP_K => Of(rows::top_k),
         sys::GGML_OP_ARGMAX => Of(rows::argmax),
 
         sys::GGML_OP_IM2COL => Of(conv::im2col),
@@ -99,6 +104,38 @@ pub fn definition(op: sys::ggml_op, params: &[i32; 16]) -> Option<Definition> {
         sys::GGML_OP_POOL_1D => Of(conv::pool_1d),
         sys::GGML_OP_POOL_2D => Of(conv::pool_2d),
         sys::GGML_OP_POOL_2D_BACK => Of(conv::pool_2d_back),
+
+        sys::GGML_OP_IM2COL_3D => Of(convolve::im2col_3d),
+        sys::GGML_OP_COL2IM_1D => Of(convolve::col2im_1d),
+        sys::GGML_OP_CONV_2D => Of(convolve::conv_2d),
+        sys::GGML_OP_CONV_2D_DW => Of(convolve::conv_2d_dw),
+        sys::GGML_OP_CONV_3D => Of(convolve::conv_3d),
+        sys::GGML_OP_CONV_TRANSPOSE_1D => Of(convolve::conv_transpose_1d),
+        sys::GGML_OP_CONV_TRANSPOSE_2D => Of(convolve::conv_transpose_2d),
+
+        sys::GGML_OP_UPSCALE => Of(image::upscale),
+        sys::GGML_OP_TIMESTEP_EMBEDDING => Of(image::timestep_embedding),
+        sys::GGML_OP_PAD_REFLECT_1D => Of(window::pad_reflect_1d),
+        sys::GGML_OP_ROLL => Of(window::roll),
+        sys::GGML_OP_WIN_PART => Of(window::win_part),
+        sys::GGML_OP_WIN_UNPART => Of(window::win_unpart),
+        sys::GGML_OP_GET_REL_POS => Of(window::get_rel_pos),
+        sys::GGML_OP_ADD_REL_POS => Of(window::add_rel_pos),
+
+        sys::GGML_OP_TRI => Of(triangle::tri),
+        sys::GGML_OP_SOLVE_TRI => Of(triangle::solve_tri),
+
+        sys::GGML_OP_FLASH_ATTN_EXT => Of(attention::flash_attn_ext),
+        sys::GGML_OP_LIGHTNING_INDEXER => Of(attention::lightning_indexer),
+        sys::GGML_OP_SSM_CONV => Of(recurrent::ssm_conv),
+        sys::GGML_OP_SSM_SCAN => Of(recurrent::ssm_scan),
+        sys::GGML_OP_RWKV_WKV6 => Of(recurrent::rwkv_wkv6),
+        sys::GGML_OP_RWKV_WKV7 => Of(recurrent::rwkv_wkv7),
+        sys::GGML_OP_GATED_LINEAR_ATTN => Of(recurrent::gated_linear_attn),
+        sys::GGML_OP_GATED_DELTA_NET => Of(recurrent::gated_delta_net),
+        sys::GGML_OP_DSV4_HC_COMB => Of(streams::comb),
+        sys::GGML_OP_DSV4_HC_PRE => Of(streams::pre),
+        sys::GGML_OP_DSV4_HC_POST => Of(streams::post),
 
         sys::GGML_OP_OPT_STEP_ADAMW => Definition::Writes(optimizer::adamw),
         sys::GGML_OP_OPT_STEP_SGD => Of(optimizer::sgd),

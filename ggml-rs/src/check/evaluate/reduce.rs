@@ -9,6 +9,13 @@ pub fn sum(call: &Call<'_>) -> Result<Vec<f64>> {
     Ok(vec![call.src(0)?.values.iter().sum()])
 }
 
+/// COUNT_EQUAL: how many of two tensors' integers are equal.
+pub fn count_equal(call: &Call<'_>) -> Result<Vec<f64>> {
+    let (a, b) = (call.src(0)?, call.src(1)?);
+    let pairs = a.values.iter().zip(b.values.iter());
+    Ok(vec![pairs.filter(|(a, b)| a == b).count() as f64])
+}
+
 /// SUM_ROWS: of each row.
 pub fn sum_rows(call: &Call<'_>) -> Result<Vec<f64>> {
     Ok(call.src(0)?.rows().map(|row| row.iter().sum()).collect())

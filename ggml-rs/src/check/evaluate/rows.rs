@@ -46,18 +46,28 @@ pub fn add_id(call: &Call<'_>) -> Result<Vec<f64>> {
 /// ARGSORT: the columns of each row in the order of their values, from the smallest or (parameter 0 is 1) the largest on.
 pub fn argsort(call: &Call<'_>) -> Result<Vec<f64>> {
     let (a, descending) = (call.src(0)?, call.int(0) == 1);
-    let order = |row: &[f64]| {
-        let mut columns: Vec<usize> = (0..row.len()).collect();
-        columns.sort_by(|&i, &j| {
-            let order = row[i].total_cmp(&row[j]);
-            if descending { order.reverse() } else { order }
-        });
-        columns
+    Ok(a.rows().flat_map(|row| sorted(row, descending)).collect())
+}
+
+/// TOP_K: the columns of the largest values of each row, from the largest on. ggml promises no order.
+pub fn top_k(call: &Call<'_>) -> Result<Vec<f64>> {
+    let (a, count) = (call.src(0)?, call.ne()[0]);
+    let largest = |row: &[f64]| {
+        sorted(row, true)
             .into_iter()
-            .map(|column| column as f64)
+            .take(count)
             .collect::<Vec<_>>()
     };
-    Ok(a.rows().flat_map(order).collect())
+    Ok(a.rows().flat_map(largest).collect())
+}
+
+fn sorted(row: &[f64], descending: bool) -> Vec<f64> {
+    let mut columns: Vec<usize> = (0..row.len()).collect();
+    columns.sort_by(|&i, &j| {
+        let order = row[i].total_cmp(&row[j]);
+        if descending { order.reverse() } else { order }
+    });
+    columns.into_iter().map(|column| column as f64).collect()
 }
 
 /// ARGMAX: the column of the largest value of each row, the first of equal ones.

@@ -18,19 +18,19 @@ impl Params {
             max_bias: call.float(1),
         }
     }
+}
 
-    /// ALiBi's slope of a head: powers of one base for the first 2^k heads, odd powers of its root for the rest.
-    fn slope(&self, head: usize, heads: usize) -> f64 {
-        if self.max_bias <= 0.0 {
-            return 1.0;
-        }
-        let power = 1 << heads.ilog2();
-        if head < power {
-            (-self.max_bias * (head + 1) as f64 / power as f64).exp2()
-        } else {
-            let odd = 2 * (head - power) + 1;
-            (-self.max_bias / 2.0 * odd as f64 / power as f64).exp2()
-        }
+/// ALiBi's slope of a head: powers of one base for the first 2^k heads, odd powers of its root for the rest.
+pub fn slope(max_bias: f64, head: usize, heads: usize) -> f64 {
+    if max_bias <= 0.0 {
+        return 1.0;
+    }
+    let power = 1 << heads.ilog2();
+    if head < power {
+        (-max_bias * (head + 1) as f64 / power as f64).exp2()
+    } else {
+        let odd = 2 * (head - power) + 1;
+        (-max_bias / 2.0 * odd as f64 / power as f64).exp2()
     }
 }
 
@@ -43,7 +43,7 @@ pub fn soft_max(call: &Call<'_>) -> Result<Vec<f64>> {
         let [i1, head, i3, _] = place([a.ne[1], a.ne[2], a.ne[3], 1], number);
         let mut logits: Vec<_> = row.iter().map(|x| x * params.scale).collect();
         if let Some(mask) = &mask {
-            let slope = params.slope(head, a.ne[2]);
+            let slope = slope(params.max_bias, head, a.ne[2]);
             add_mask(
                 &mut logits,
                 slope,
@@ -63,7 +63,7 @@ fn add_mask(logits: &mut [f64], slope: f64, mask: &[f64]) {
 }
 
 /// exp of each value, divided by the sum of all and the sink's.
-fn shares(logits: &[f64], sink: Option<f64>) -> Vec<f64> {
+pub fn shares(logits: &[f64], sink: Option<f64>) -> Vec<f64> {
     let most = logits
         .iter()
         .copied()

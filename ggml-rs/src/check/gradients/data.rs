@@ -91,7 +91,7 @@ fn distinct(count: usize, low: f32, high: f32, random: &mut Random) -> Vec<f32> 
     let step = (high - low) / count as f32;
     let mut values: Vec<f32> = (0..count).map(|i| low + step * i as f32).collect();
     for i in (1..count).rev() {
-        values.swap(i, (random.next() % (i as u64 + 1)) as usize);
+        values.swap(i, random.below(i + 1));
     }
     values
 }
@@ -108,6 +108,11 @@ pub(super) struct Random(u64);
 impl Random {
     pub fn new(seed: u64) -> Self {
         Self(seed)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
     }
 
     fn next(&mut self) -> u64 {

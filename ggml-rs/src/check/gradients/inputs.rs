@@ -3,40 +3,18 @@
 use std::fmt;
 
 use super::data::{Data, Random};
-use crate::check::Interpreter;
+use super::subject::{Given, Subject, Trained, Values};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Builder, ExpertIds, Input, RowIds, RowIdsOptions, Tensor};
-use crate::plan::Plan;
 use crate::shape::IntoShape;
 
 /// Declares the inputs of a graph under a gradient check, and their values.
 pub struct Inputs<'g> {
     builder: Builder<'g>,
     random: Random,
-    pub(super) given: Vec<Given>,
-    pub(super) trained: Vec<Trained<'g>>,
-}
-
-/// An input and its values.
-#[derive(Debug)]
-pub(super) struct Given {
-    pub input: Input,
-    pub values: Values,
-}
-
-#[derive(Debug)]
-pub(super) enum Values {
-    Floats(Vec<f32>),
-    Integers(Vec<i32>),
-}
-
-/// An input whose gradient is checked.
-pub(super) struct Trained<'g> {
-    pub name: String,
-    /// Which of the given inputs it is.
-    pub index: usize,
-    pub tensor: Tensor<'g>,
+    given: Vec<Given>,
+    trained: Vec<Trained<'g>>,
 }
 
 impl<'g> Inputs<'g> {
@@ -46,6 +24,15 @@ impl<'g> Inputs<'g> {
             random: Random::new(seed),
             given: Vec::new(),
             trained: Vec::new(),
+        }
+    }
+
+    /// What was declared, and what was made of it.
+    pub(super) fn subject(self, result: Tensor<'g>) -> Subject<'g> {
+        Subject {
+            result,
+            given: self.given,
+            trained: self.trained,
         }
     }
 
@@ -145,30 +132,6 @@ impl<'g> Inputs<'g> {
         let values = Values::Floats(values);
         self.given.push(Given { input, values });
         Ok(tensor)
-    }
-}
-
-impl Given {
-    pub fn set_plan(&self, plan: &mut Plan) -> Result<()> {
-        match &self.values {
-            Values::Floats(values) => plan.set_f32(&self.input, values),
-            Values::Integers(values) => plan.set_i32(&self.input, values),
-        }
-    }
-
-    pub fn set_reference(&self, reference: &mut Interpreter<'_>) -> Result<()> {
-        match &self.values {
-            Values::Floats(values) => reference.set_f32(&self.input, values),
-            Values::Integers(values) => reference.set_i32(&self.input, values),
-        }
-    }
-
-    /// The values of a trained input.
-    pub fn floats(&self) -> Vec<f64> {
-        match &self.values {
-            Values::Floats(values) => values.iter().copied().map(f64::from).collect(),
-            Values::Integers(values) => values.iter().copied().map(f64::from).collect(),
-        }
     }
 }
 

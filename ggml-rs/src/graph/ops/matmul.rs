@@ -46,6 +46,51 @@ impl<'g> Tensor<'g> {
             sys::ggml_mul_mat(context, self.as_ptr(), b.as_ptr())
         })
     }
+
+    /// [`Tensor::mul_mat`] where every matrix of `a` is the normalized Hadamard matrix: `a[k, i]` is 1 / sqrt(n), negative
+    /// where `k` and `i` have an odd number of bits in common. Devices may transform the rows of `b` and never read `a`; with
+    /// other values they disagree with each other.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) unless matrices of `a` are square with a power of two of rows, and `ne[2]`, `ne[3]` of
+    /// `b` multiples of those of `a`; [`Error::DType`](crate::Error::DType) unless `a` is F32 and `b` F32 or F16;
+    /// [`Error::Layout`](crate::Error::Layout) unless rows are packed.
+    #[doc(alias = "ggml_mul_mat_set_hint")]
+    #[doc(alias = "GGML_HINT_SRC0_IS_HADAMARD")]
+    #[track_caller]
+    pub fn mul_mat_hadamard(self, b: Tensor<'g>) -> Result<Self> {
+        check_hadamard(self.layout(), b.layout())?;
+        // SAFETY: both tensors are alive, and the check mirrors the assertions of ggml_mul_mat and of the transform, which
+        // writes as many values as a row of b has.
+        self.make("mul_mat_hadamard", |context| unsafe {
+            let node = sys::ggml_mul_mat(context, self.as_ptr(), b.as_ptr());
+            sys::ggml_mul_mat_set_hint(node, sys::GGML_HINT_SRC0_IS_HADAMARD);
+            node
+        })
+    }
+}
+
+/// Mirrors `ggml_mul_mat`, and what the transform of rows takes for granted.
+#[track_caller]
+fn check_hadamard(a: Layout, b: Layout) -> Result<()> {
+    const OP: &str = "mul_mat_hadamard";
+    let refusal = Refusal {
+        op: OP,
+        operands: &[("a", a), ("b", b)],
+    };
+    let [columns, rows, ..] = a.ne;
+    if columns != rows || columns != b.ne[0] || !columns.is_power_of_two() {
+        return Err(
+            refusal.shape("a must be square, with as many rows as b has columns, a power of two")
+        );
+    }
+    if a.dtype != DType::F32 || !matches!(b.dtype, DType::F32 | DType::F16) {
+        return Err(refusal.dtype("a must be F32, and b F32 or F16"));
+    }
+    if !a.has_packed_rows() || !b.has_packed_rows() {
+        return Err(refusal.layout("rows must be packed: call cont() first"));
+    }
+    check_product(OP, a, b, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])
 }
 
 /// Mirrors `ggml_out_prod` and `ggml_can_out_prod`.
@@ -126,6 +171,26 @@ mod tests {
         )
         .unwrap();
         check_mul_mat(layout(DType::F16, &[8, 7]), layout(DType::F32, &[8, 5])).unwrap();
+    }
+
+    #[test]
+    fn a_hadamard_matrix_has_a_power_of_two_of_rows() {
+        let check =
+            |a: &[usize], b: &[usize]| check_hadamard(layout(DType::F32, a), layout(DType::F32, b));
+        check(&[8, 8], &[8, 3]).unwrap();
+        check(&[8, 8, 2], &[8, 3, 4]).unwrap();
+        for (a, b) in [
+            (&[8, 4][..], &[8, 3][..]),
+            (&[6, 6], &[6, 3]),
+            (&[8, 8], &[4, 3]),
+            (&[8, 8, 2], &[8, 3, 3]),
+        ] {
+            assert!(matches!(check(a, b), Err(Error::Shape(_))), "{a:?} {b:?}");
+        }
+        let (a, b) = (layout(DType::F32, &[8, 8]), layout(DType::BF16, &[8, 3]));
+        assert!(matches!(check_hadamard(a, b), Err(Error::DType(_))));
+        let turned = transposed(layout(DType::F32, &[3, 8]));
+        assert!(matches!(check_hadamard(a, turned), Err(Error::Layout(_))));
     }
 
     #[test]

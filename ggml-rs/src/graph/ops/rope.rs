@@ -67,7 +67,7 @@ pub struct Rope<'g> {
     pub dims: Option<usize>,
     /// The first element that is turned, even; those before and after the turned ones are copied.
     pub offset: usize,
-    /// The context a model was trained with: YaRN only.
+    /// The context a model was trained with: YaRN only. 0: the first pair alone turns fast.
     pub n_ctx_orig: usize,
     /// See above.
     pub freq_base: f32,
@@ -310,7 +310,6 @@ fn check_numbers(options: &Rope<'_>) -> std::result::Result<(), String> {
         attn_factor,
         beta_fast,
         beta_slow,
-        n_ctx_orig,
         ..
     } = options;
     for (name, value) in [("freq_base", freq_base), ("freq_scale", freq_scale)] {
@@ -322,9 +321,10 @@ fn check_numbers(options: &Rope<'_>) -> std::result::Result<(), String> {
     if rest.iter().any(|value| !value.is_finite()) {
         return Err("a factor is not finite".to_owned());
     }
-    let yarn = n_ctx_orig > 0 && beta_fast > 0.0 && beta_slow > 0.0 && freq_base != 1.0;
+    // A context of 0 has no turns: its logarithm is minus infinity, which the bounds of the dimensions turn into 0.
+    let yarn = beta_fast > 0.0 && beta_slow > 0.0 && freq_base != 1.0;
     if ext_factor != 0.0 && !yarn {
-        let detail = "n_ctx_orig, beta_fast and beta_slow above 0 and a freq_base other than 1";
+        let detail = "beta_fast and beta_slow above 0 and a freq_base other than 1";
         return Err(format!("an ext_factor needs {detail}"));
     }
     Ok(())
@@ -434,13 +434,12 @@ mod tests {
             ext_factor: 1.0,
             ..fine
         };
-        check_numbers(&Rope {
-            n_ctx_orig: 4096,
-            ..yarn
-        })
-        .unwrap();
+        check_numbers(&yarn).unwrap();
         for wrong in [
-            yarn,
+            Rope {
+                beta_slow: 0.0,
+                ..yarn
+            },
             Rope {
                 freq_base: 0.0,
                 ..fine

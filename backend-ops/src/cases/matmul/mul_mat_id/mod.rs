@@ -1,16 +1,19 @@
 //! `MUL_MAT_ID`: the products of tokens with the matrices of the experts that each of them uses:
 //! `dst[i, e, t] = sum over k of a[k, i, ids[e, t]] * b[k, e, t]`. Upstream's `test_mul_mat_id`.
 //!
-//! Upstream views the ids in rows as long as there are experts; ours have no such gaps.
+//! Upstream's ids are the first of rows as long as there are experts, a view. Those of the study of stagings lie next to each
+//! other.
 
+pub(super) mod fusion;
 mod ground_truth;
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{DType, Staging, Tensor};
+use ggml_rs::{DType, ExpertIds, RowIds, Staging, Tensor};
 
 pub use ground_truth::ground_truth;
 
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
+use crate::cases::types;
 use crate::data::{Operand, OperandData};
 use crate::routing::{ExpertProduct, Routing};
 use crate::study::Study;
@@ -101,12 +104,25 @@ impl Case for MulMatId {
         vec![
             Operand::new("a", self.type_a, self.shape_a()).within(range_a),
             Operand::new("b", self.type_b, self.shape_b()).within(range_b),
-            Operand::expert_ids("ids", [self.n_used, self.n], self.n_mats),
+            match self.unit_rms {
+                true => Operand::expert_ids("ids", [self.n_used, self.n], self.n_mats),
+                false => ids([self.n_mats, self.n]),
+            },
         ]
     }
 
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![&mut case.n_used, &mut case.m, &mut case.n, &mut case.k]
+        })
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let out = leaves[0].mul_mat_id(leaves[1], leaves.experts(2))?;
+        let ids = match self.unit_rms {
+            true => leaves.experts(2),
+            false => used(leaves.rows(2), self.n_used)?,
+        };
+        let out = leaves[0].mul_mat_id(leaves[1], ids)?;
         match leaves.choices().staging {
             Some(staging) => out.set_staging(staging),
             None => Ok(out),
@@ -116,7 +132,13 @@ impl Case for MulMatId {
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
         let a = Values::contiguous(operands[0].values(), self.shape_a())?;
         let b = Values::contiguous(operands[1].values(), self.shape_b())?;
-        reference::mul_mat_id(a, b, &operands[2].ids()).map(Some)
+        let ids = operands[2].ids();
+        let ids: Vec<_> = ids
+            .chunks(ids.len() / self.n)
+            .flat_map(|of_token| &of_token[..self.n_used])
+            .copied()
+            .collect();
+        reference::mul_mat_id(a, b, &ids).map(Some)
     }
 
     fn flops(&self) -> Option<f64> {
@@ -188,10 +210,67 @@ pub(crate) const fn experts(all: usize, used: usize, share_rows: bool) -> Expert
     }
 }
 
-/// A part of upstream's grid, at sizes that a simulated device runs quickly: fewer tokens than a batch, a batch of whole
-/// tiles and one that is not, rows of the weights and of the sum that fill no tile.
+/// All experts of each token in random order.
+pub(super) fn ids([experts, tokens]: [usize; 2]) -> Operand {
+    Operand::row_ids("ids", [experts, tokens, 1, 1], experts, true)
+}
+
+/// The first of each token's ids: a view, unless all are used.
+pub(super) fn used(ids: RowIds<'_>, n_used: usize) -> ggml_rs::Result<ExpertIds<'_>> {
+    match ids.rows() == n_used {
+        true => ids.experts(),
+        false => ids.narrow(0, 0, n_used)?.experts(),
+    }
+}
+
+/// Upstream's: many tokens of many experts, a model's layer, every type, then numbers of experts and tokens.
 #[must_use]
 pub fn cases() -> Vec<MulMatId> {
+    let mut cases = Vec::new();
+    for share_rows in [false, true] {
+        for (n_mats, size) in [
+            (16, [32, 1024, 16]),
+            (2, [32, 8192, 64]),
+            (16, [50, 200, 64]),
+        ] {
+            let experts = experts(n_mats, n_mats, share_rows);
+            cases.push(MulMatId::new(DType::F16, experts, size));
+        }
+    }
+    cases.push(MulMatId::new(DType::F16, experts(1, 1, false), [8, 16, 1]));
+    for type_a in [DType::MXFP4, DType::Q4_0] {
+        let experts = experts(32, 2, false);
+        cases.push(MulMatId::new(type_a, experts, [2880, 32, 2880]));
+    }
+    for type_a in types::ALL {
+        let k = 3 * type_a.block_len();
+        cases.push(MulMatId::new(type_a, experts(4, 2, false), [64, 16, k]));
+    }
+    for type_a in types::BASE {
+        for n_mats in [4, 8] {
+            for n_used in [1, 2, 4] {
+                for share_rows in [false, true] {
+                    let experts = experts(n_mats, n_used, share_rows);
+                    let case = |n| MulMatId::new(type_a, experts, [512, n, 256]);
+                    cases.extend([1, 4, 5, 17, 32, 129].map(case));
+                }
+            }
+        }
+    }
+    // Some types are in both lists.
+    for type_a in types::OTHER {
+        if !types::BASE.contains(&type_a) {
+            let case = |n| MulMatId::new(type_a, experts(4, 2, false), [512, n, 256]);
+            cases.extend([1, 32].map(case));
+        }
+    }
+    cases
+}
+
+/// Sizes that a simulated device runs quickly: fewer tokens than a batch, a batch of whole tiles and one that is not, rows of
+/// the weights and of the sum that fill no tile.
+#[must_use]
+pub fn ours() -> Vec<MulMatId> {
     const TYPES: [DType; 8] = [
         DType::F32,
         DType::F16,
@@ -244,7 +323,7 @@ mod tests {
     fn the_case_string_is_upstreams() {
         assert_eq!(
             cases()[0].name(),
-            "MUL_MAT_ID(type_a=f32,type_b=f32,n_mats=4,n_used=2,b=0,m=67,n=1,k=256)"
+            "MUL_MAT_ID(type_a=f16,type_b=f32,n_mats=16,n_used=16,b=0,m=32,n=1024,k=16)"
         );
     }
 
@@ -252,6 +331,7 @@ mod tests {
     fn names_are_unique_because_data_belongs_to_them() {
         let mut names: Vec<_> = cases()
             .iter()
+            .chain(&ours())
             .chain(&ground_truth())
             .map(Case::name)
             .collect();
@@ -263,7 +343,7 @@ mod tests {
 
     #[test]
     fn both_kernels_are_asserted() {
-        let routings: Vec<_> = cases()
+        let routings: Vec<_> = ours()
             .iter()
             .map(|c| c.routing(false, Choices::default()))
             .collect();

@@ -12,7 +12,7 @@ use ggml_rs::{DType, Staging, Tensor};
 pub use sets::{gate, ours, range, upstream};
 
 use super::MulMat;
-use crate::case::{Case, Choices, Leaves, Part, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Part, Relaxation, relaxed, smaller};
 use crate::cases::arrange::{Cpy, TRANSPOSED, UNPERMUTED};
 use crate::data::{Operand, OperandData};
 use crate::routing::{Product, Routing};
@@ -193,6 +193,13 @@ impl Case for OutProd {
             Operand::new("a", self.type_a, self.shape_a()).within(self.a_range),
             Operand::new("b", self.type_b, self.shape_b()).within(self.b_range),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            let sizes = [&mut case.m, &mut case.n, &mut case.k].into_iter();
+            sizes.chain(&mut case.bs).chain(&mut case.nr).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

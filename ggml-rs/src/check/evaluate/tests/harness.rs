@@ -97,6 +97,21 @@ impl Bench {
         self.tensor(dtype, dims, bytes)
     }
 
+    /// Values of a type, each what `change` makes of its number and a value around zero.
+    pub fn typed_by(
+        &mut self,
+        dtype: DType,
+        dims: &[usize],
+        change: impl Fn(usize, f32) -> f32,
+    ) -> Raw {
+        let values = self.uniform(dims.iter().product(), -1.0, 1.0);
+        let values: Vec<f32> = (values.into_iter().enumerate())
+            .map(|(i, value)| change(i, value))
+            .collect();
+        let bytes = quantize(dtype, &values, dims[0]).unwrap();
+        self.tensor(dtype, dims, bytes)
+    }
+
     /// Integers.
     pub fn ids(&mut self, dims: &[usize], values: &[i32]) -> Raw {
         self.tensor(DType::I32, dims, bytemuck::cast_slice(values).to_vec())
@@ -199,18 +214,48 @@ unsafe fn read(tensor: Raw) -> Vec<f32> {
             .iter()
             .map(|&id: &i32| id as f32)
             .collect(),
+        DType::I64 => bytemuck::pod_collect_to_vec::<u8, i64>(&bytes)
+            .into_iter()
+            .map(|number| number as f32)
+            .collect(),
         dtype => dequantize(dtype, &bytes).unwrap(),
     }
 }
 
 /// Compares several tensors: each within `limit` of the reference, as a relative root mean square.
 pub fn check_all(what: &str, limit: f64, build: impl Fn(&mut Bench) -> Vec<Raw>) {
+    check_as(what, limit, |values| values, build);
+}
+
+/// Compares one tensor of integers, the order of which within rows of `len` is not defined.
+pub fn check_sets(what: &str, len: usize, build: impl Fn(&mut Bench) -> Raw) {
+    let sorted = |mut values: Vec<f64>| {
+        let rows = values.chunks_mut(len);
+        rows.for_each(|row| row.sort_by(f64::total_cmp));
+        values
+    };
+    check_as(what, 0.0, sorted, |bench| vec![build(bench)]);
+}
+
+/// Compares what `view` makes of the values.
+fn check_as(
+    what: &str,
+    limit: f64,
+    view: impl Fn(Vec<f64>) -> Vec<f64>,
+    build: impl Fn(&mut Bench) -> Vec<Raw>,
+) {
     for seed in 1..=3 {
         let mut bench = Bench::new(seed);
         let wanted = build(&mut bench);
-        let reference = bench.by_reference(&wanted);
-        let results = bench.on_cpu(&wanted);
-        for (reference, result) in reference.iter().zip(&results) {
+        let reference = bench.by_reference(&wanted).into_iter().map(&view);
+        let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
+        let results = bench
+            .on_cpu(&wanted)
+            .into_iter()
+            .map(|values| view(wide(values)));
+        for (reference, result) in reference.zip(results) {
+            let result: Vec<f32> = result.into_iter().map(|value| value as f32).collect();
+            let (reference, result) = (&reference, &result);
             let found = compare(reference, result).unwrap();
             let error = nmse(reference, result).sqrt();
             assert!(

@@ -2,7 +2,9 @@
 //!
 //! The tolerance is that of f32 arithmetic ([`harness::F32`]) but where a kernel computes in less, which each test says.
 
+mod attend;
 mod harness;
+mod images;
 mod moves;
 mod numbers;
 mod products;
@@ -16,7 +18,7 @@ use super::ops::{Definition, definition};
 /// Runs all comparisons, and looks which definitions they compared.
 #[test]
 fn every_definition_is_compared() {
-    let tests: [fn(); 18] = [
+    let tests: [fn(); 30] = [
         numbers::arithmetic_with_and_without_broadcast,
         numbers::in_place_results_are_written_to_their_base,
         numbers::unary_functions,
@@ -35,6 +37,18 @@ fn every_definition_is_compared() {
         moves::patches,
         moves::pooling,
         products::columns_by_value,
+        attend::attention,
+        attend::the_indexer,
+        attend::state_space_models,
+        attend::linear_attention,
+        attend::delta_rule,
+        attend::residual_streams,
+        attend::triangles,
+        images::convolutions,
+        images::transposed_convolutions,
+        images::scaling,
+        images::windows_and_positions,
+        images::rows_continued_and_turned,
     ];
     tests.iter().for_each(|test| test());
     let functions = |op| match op {

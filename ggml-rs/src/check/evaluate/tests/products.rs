@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use super::harness::{F32, check, check_all};
+use super::harness::{F32, check, check_all, check_sets};
 use crate::dtype::DType;
 
 macro_rules! ggml {
@@ -89,6 +89,17 @@ pub fn columns_by_value() {
             ggml!(ggml_argsort(t.ctx(), a, order))
         });
     }
+    for k in [1, 2, 5, 9] {
+        check_sets("top_k", k as usize, |t| {
+            let a = t.values(&[9, 4, 2]);
+            ggml!(ggml_top_k(t.ctx(), a, k))
+        });
+    }
+    check("count_equal", |t| {
+        // The kernel finds the rows of matrices alone.
+        let (a, b) = (t.ids_below(&[9, 12], 3), t.ids_below(&[9, 12], 3));
+        ggml!(ggml_count_equal(t.ctx(), a, b))
+    });
     check("argmax", |t| {
         let a = t.values(&[9, 4]);
         ggml!(ggml_argmax(t.ctx(), a))

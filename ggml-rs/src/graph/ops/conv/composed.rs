@@ -151,6 +151,7 @@ impl<'g> Tensor<'g> {
     #[track_caller]
     pub fn conv_3d(self, b: Tensor<'g>, channels: usize, options: Conv3d) -> Result<Self> {
         check_operands("conv_3d", self.layout(), b.layout())?;
+        check_kernels(self.layout(), b.layout(), channels)?;
         let kernel = self.as_factor()?;
         let patches = self.im2col_3d(b, channels, options, patch_type(self.dtype()))?;
         let [kw, kh, kd, kernels] = self.shape().ne();
@@ -199,6 +200,21 @@ fn check_operands(op: &'static str, kernel: Layout, b: Layout) -> Result<()> {
     }
     if !kernel.is_contiguous() || !b.is_contiguous() {
         return Err(refusal.layout("both must be contiguous: call cont() first"));
+    }
+    Ok(())
+}
+
+/// What a kernel's patches do not ask for: whole kernels.
+#[track_caller]
+fn check_kernels(kernel: Layout, b: Layout, channels: usize) -> Result<()> {
+    let refusal = Refusal {
+        op: "conv_3d",
+        operands: &[("kernel", kernel), ("b", b)],
+    };
+    if channels == 0 || !kernel.ne[3].is_multiple_of(channels) {
+        return Err(refusal.shape(format!(
+            "ne[3] of the kernel must be a multiple of {channels} channels"
+        )));
     }
     Ok(())
 }

@@ -120,10 +120,10 @@ impl<'g> Tensor<'g> {
     }
 
     /// The patches that the kernel `self` [kw, kh, kd, c * oc] meets in the volume `b` [w, h, d, c * n], for `c` channels:
-    /// [kw * kh * kd * c, ow, oh, od * n] of F16 or F32.
+    /// [kw * kh * kd * c, ow, oh, od * n] of F16 or F32. Only `ne[0]` to `ne[2]` of the kernel matter.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) unless `ne[3]` of both are multiples of the channels and the kernel fits;
+    /// [`Error::Shape`](crate::Error::Shape) unless `ne[3]` of `b` is a multiple of the channels and the kernel fits;
     /// [`Error::DType`](crate::Error::DType) unless `b` is F32; otherwise as [`Tensor::im2col`].
     #[doc(alias = "ggml_im2col_3d")]
     #[track_caller]
@@ -268,10 +268,9 @@ pub(super) fn check_im2col_3d(
         operands: &[("a", a), ("b", b)],
     };
     count(&refusal, "channels", channels)?;
-    let whole = |n: usize| channels > 0 && n.is_multiple_of(channels);
-    if !whole(a.ne[3]) || !whole(b.ne[3]) {
+    if channels == 0 || !b.ne[3].is_multiple_of(channels) {
         return Err(refusal.shape(format!(
-            "ne[3] of a and b must be multiples of {channels} channels"
+            "ne[3] of b must be a multiple of {channels} channels"
         )));
     }
     if b.dtype != F32 || !matches!(dtype, F32 | F16) {
@@ -394,7 +393,9 @@ mod tests {
         let (a, b) = (layout(F16, &[3, 2, 2, 6]), layout(F32, &[8, 7, 4, 9]));
         let check = |channels| check_im2col_3d(a, b, channels, Conv3d::default(), F16);
         assert_eq!(check(3), Ok([36, 6, 6, 9]));
-        for channels in [0, 2, 9] {
+        // The kernel's 6 are not asked.
+        assert_eq!(check(9), Ok([108, 6, 6, 3]));
+        for channels in [0, 2, 18] {
             assert!(matches!(check(channels), Err(Error::Shape(_))));
         }
         assert!(matches!(check(1 << 40), Err(Error::Param(_))));

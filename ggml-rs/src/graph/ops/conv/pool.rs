@@ -45,7 +45,7 @@ pub struct PoolOptions<const N: usize> {
     pub size: [usize; N],
     /// Elements from one window to the next.
     pub stride: [usize; N],
-    /// Elements by which windows stick out on both sides, less than their size.
+    /// Elements by which windows stick out on both sides.
     pub padding: [usize; N],
 }
 
@@ -81,9 +81,8 @@ impl<const N: usize> PoolOptions<N> {
         let mut outputs = [0; N];
         for dim in 0..N {
             let [size, stride, padding] = [self.size, self.stride, self.padding].map(|x| x[dim]);
-            // No window is all padding, of which there is no maximum.
-            if padding >= size {
-                return Err(refusal.param(format!("a padding of {padding} for windows of {size}")));
+            if size == 0 {
+                return Err(refusal.param("a window of no elements"));
             }
             outputs[dim] = windows(refusal, dim, image[dim], size, stride, padding)?;
             check_exact(refusal, dim, image[dim] + 2 * padding + stride)?;
@@ -123,11 +122,11 @@ fn check_exact(refusal: &Refusal, dim: usize, size: usize) -> Result<()> {
 
 impl<'g> Tensor<'g> {
     /// Windows of each row of F32 or F16: [n, ...] gives [windows, ...] of F32. An average is over the elements that exist.
-    /// The maximum of a window with NaN is NaN.
+    /// The maximum of a window with NaN is NaN. Of a window that is all padding the average is 0 and the maximum minus infinity.
     ///
     /// # Errors
     /// [`Error::DType`](crate::Error::DType) for another type; [`Error::Shape`](crate::Error::Shape) where no window fits, or
-    /// too many; [`Error::Param`](crate::Error::Param) for a stride of 0, or a padding of windows and more.
+    /// too many; [`Error::Param`](crate::Error::Param) for a stride or a window of 0.
     #[doc(alias = "ggml_pool_1d")]
     #[track_caller]
     pub fn pool_1d(self, options: Pool1d) -> Result<Self> {
@@ -140,7 +139,7 @@ impl<'g> Tensor<'g> {
     }
 
     /// Windows of each plane of F32 or F16: [w, h, ...] gives [ow, oh, ...] of F32. An average divides by the whole window:
-    /// padding counts as zeros. The maximum of a window with NaN is NaN.
+    /// padding counts as zeros. The maximum of a window with NaN is NaN, of one that is all padding minus infinity.
     ///
     /// # Errors
     /// As [`Tensor::pool_1d`].
@@ -244,8 +243,9 @@ mod tests {
             check(squares.padding([2, 1]).stride([1, 1])),
             Ok([11, 7, 2, 1])
         );
+        // The first and last windows are all padding.
+        assert_eq!(check(squares.padding([3, 0])), Ok([5, 3, 2, 1]));
         for options in [
-            squares.padding([3, 0]),
             squares.stride([0, 1]),
             squares.stride([1, 1 << 25]),
             Pool2d::new(Pool::Max, [0, 1]),
