@@ -59,6 +59,11 @@ impl Case for Hadamard {
         let matrices = self.bs[0] * self.bs[1];
         Some(2.0 * (self.m * self.n * self.k * matrices) as f64)
     }
+
+    /// No op of ggml has the name: it says what devices make of a MUL_MAT.
+    fn is_fusion(&self) -> bool {
+        true
+    }
 }
 
 /// The normalized matrix: the sign is the parity of the bits that row and column have in common.

@@ -128,7 +128,7 @@ pub fn ours() -> Vec<MulMatIdFusion> {
                 cases.push(MulMatIdFusion {
                     type_a,
                     n_mats: 8,
-                    n_used: 3,
+                    n_used: 4,
                     m: 67,
                     n,
                     k: 256,
