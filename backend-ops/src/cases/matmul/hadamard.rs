@@ -76,7 +76,7 @@ fn hadamard(operand: &Operand, _rng: &mut ChaCha8Rng) -> Vec<f32> {
     matrix.collect::<Vec<_>>().repeat(n2 * n3)
 }
 
-fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
+pub(crate) fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
     Hadamard {
         type_b,
         m: k,
