@@ -112,10 +112,9 @@ mod tests {
     fn every_op_with_cases_exists() {
         let ops = all_ops();
         for case in Set::Upstream.cases() {
-            assert_eq!(
-                ops.contains(case.op()),
-                !case.is_fusion(),
-                "{} is an operation of ggml, or a fusion",
+            assert!(
+                ops.contains(case.op()) || case.is_fusion(),
+                "{} is no operation of ggml, and no fusion",
                 case.op()
             );
         }

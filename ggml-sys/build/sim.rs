@@ -44,7 +44,8 @@ pub fn compile(target: &Target, parts: Parts, out_dir: &Path) -> Result<Vec<Path
     let generated = out_dir.join("gen");
     let build = metal_sim::Build::new(out_dir.join("ggml"), out_dir.join("metal-sim"))
         .forced_include(generated.join(prefix::HEADER))
-        .include(generated);
+        .include(generated)
+        .verified(cfg!(feature = "verifier"));
     let build = cpu::defines(target, parts)
         .into_iter()
         .fold(build, |build, (name, value)| build.define(name, value));

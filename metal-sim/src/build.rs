@@ -38,6 +38,7 @@ pub struct Build {
     defines: Vec<(String, Option<String>)>,
     target: Option<String>,
     compiler: Option<PathBuf>,
+    verified: bool,
 }
 
 impl Build {
@@ -51,6 +52,7 @@ impl Build {
             defines: Vec::new(),
             target: None,
             compiler: None,
+            verified: false,
         }
     }
 
@@ -86,6 +88,14 @@ impl Build {
         self
     }
 
+    /// Compiles the verifier in: kernels report each access to memory, and the device looks for reads of what nobody
+    /// wrote, for accesses out of bounds and for races. Many times slower, one thread, the same results. The objects keep
+    /// line tables, by which findings are told.
+    pub fn verified(mut self, verified: bool) -> Self {
+        self.verified = verified;
+        self
+    }
+
     /// The files of this crate that the result depends on: for `rerun-if-changed` and for a build hash.
     pub fn inputs() -> Vec<PathBuf> {
         let mut files = Vec::new();
@@ -117,13 +127,18 @@ impl Build {
         runtime.push(self.generate("units.cpp", &transform::table(&units))?);
 
         // C++20 for the tensor variants: their descriptors are template arguments of class type.
-        let flags = self.kernel_flags("c++20", 2);
+        // What is verified is not compiled for speed: loops stay loops, whose accesses are reported.
+        let flags = self.kernel_flags("c++20", if self.verified { 1 } else { 2 });
         let mut objects = self.compile_set("kernels-O2", flags, paths(optimised))?;
         let flags = self.kernel_flags("c++20", 1);
         objects.extend(self.compile_set("kernels-tensor", flags, paths(tensor))?);
         let flags = self.kernel_flags("c++17", 1);
         objects.extend(self.compile_set("kernels-O1", flags, paths(plain))?);
         objects.extend(self.compile_set("runtime", self.flags("c++17", 2), runtime)?);
+        if self.verified {
+            let verifier = cpp_files(&Path::new(CRATE).join("cpp/verifier"))?;
+            objects.extend(self.compile_set("verifier", self.flags("c++17", 2), verifier)?);
+        }
         Ok(objects)
     }
 
@@ -201,6 +216,11 @@ impl Build {
         files: Vec<PathBuf>,
     ) -> Result<Vec<Object>, Error> {
         let units: Vec<String> = files.iter().map(|path| stem(path)).collect();
+        // Next to those without the verifier, so that neither is compiled again because of the other.
+        let name = match self.verified {
+            true => format!("{name}-verified"),
+            false => name.to_owned(),
+        };
         let set = UnitSet::new(flags, self.out_dir.join("objects").join(name))
             .root("out", &self.out_dir)
             .root("ggml", &self.tree)
@@ -241,6 +261,9 @@ impl Build {
         build.includes(&self.includes);
         for (name, value) in &self.defines {
             build.define(name, value.as_deref());
+        }
+        if self.verified {
+            build.define("METAL_SIM_VERIFIER", None);
         }
         for header in &self.forced_includes {
             build.flag("-include").flag(header);
@@ -283,6 +306,10 @@ impl Build {
                 "-fsigned-char",
             ])
             .define("GGML_METAL_HAS_BF16", None);
+        if self.verified {
+            // Of ThreadSanitizer the compiler's half alone: `cpp/verifier` is what it calls.
+            build.flags(["-fsanitize=thread", "-g1"]);
+        }
         // clang does not know the flag, and on AArch64 rounds a half after every operation without it.
         let clang = build.try_get_compiler().is_ok_and(|c| c.is_like_clang());
         if !(clang && self.target_arch() == "aarch64") {

@@ -17,6 +17,7 @@ pub struct Leaves<'g> {
     leaves: Vec<Leaf<'g>>,
 }
 
+#[derive(Clone, Copy)]
 enum Leaf<'g> {
     Tensor(Tensor<'g>),
     Experts(ExpertIds<'g>),
@@ -75,6 +76,23 @@ impl<'g> Leaves<'g> {
             Leaf::Rows(ids) => ids,
             _ => panic!("operand {place} holds no rows' ids"),
         }
+    }
+
+    /// The same leaves with another look at each that is a tensor, which `look` gets with its place.
+    pub(super) fn mapped(
+        &self,
+        look: impl Fn(usize, Tensor<'g>) -> ggml_rs::Result<Tensor<'g>>,
+    ) -> ggml_rs::Result<Self> {
+        let leaves = self.leaves.iter().enumerate();
+        let leaves = leaves.map(|(place, &leaf)| match leaf {
+            Leaf::Tensor(tensor) => look(place, tensor).map(Leaf::Tensor),
+            ids => Ok(ids),
+        });
+        Ok(Self {
+            graph: self.graph,
+            choices: self.choices,
+            leaves: leaves.collect::<ggml_rs::Result<_>>()?,
+        })
     }
 
     /// All operands that are tensors, in their order.

@@ -5,14 +5,17 @@ mod graph;
 mod leaves;
 mod measure;
 mod smaller;
+mod variant;
 
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
 pub use leaves::Leaves;
 pub use measure::{Measure, Ranks};
 pub(crate) use smaller::{find as find_smaller, smaller};
+pub use variant::{Layout, Variant};
+pub(crate) use variant::{laid_out, with_extremes, with_infinities};
 
-use ggml_rs::{Route, Staging, Tensor};
+use ggml_rs::{DType, Route, Staging, Tensor};
 
 use crate::data::{Operand, OperandData};
 use crate::routing::Routing;
@@ -142,6 +145,15 @@ pub(crate) fn relaxed<C: Case + PartialEq + 'static>(
             case: Box::new(variant),
         })
         .collect()
+}
+
+/// The relaxation of a case of this type to one of F32.
+pub(crate) fn as_floats<C: Case + 'static>(dtype: DType, floats: C) -> Vec<Relaxation> {
+    let relaxation = || Relaxation {
+        without: format!("type {dtype}"),
+        case: Box::new(floats),
+    };
+    (dtype != DType::F32).then(relaxation).into_iter().collect()
 }
 
 /// Cases of one type as cases of any.

@@ -70,14 +70,29 @@ impl Form {
     }
 }
 
-impl Var for Form {
-    fn write(&self, out: &mut String) {
-        out.push_str(match self {
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
             Self::Packed => "packed",
             Self::Transposed => "transposed",
             Self::Permuted => "permuted",
             Self::Window => "window",
-        });
+        }
+    }
+
+    /// What a case of a packed operand leaves out.
+    pub fn left_out(self, operand: &str) -> String {
+        match self {
+            Self::Packed => String::new(),
+            Self::Window => format!("{operand} is a window of a larger tensor"),
+            Self::Transposed | Self::Permuted => format!("{operand} is {}", self.name()),
+        }
+    }
+}
+
+impl Var for Form {
+    fn write(&self, out: &mut String) {
+        out.push_str(self.name());
     }
 }
 

@@ -5,11 +5,12 @@
 //! the same seed. ChaCha8 and the conversion to float below are fixed, so a seed means the same data on every machine
 //! and after every upgrade of the rand crates.
 
+mod blocks;
 mod init;
 
 use ggml_rs::DType;
 use ggml_rs::quantize::{dequantize, quantize};
-pub use init::{Init, permutations};
+pub use init::{Init, integers, permutations};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -116,6 +117,7 @@ impl OperandData {
             Init::Constant(value) => Self::stored(operand, vec![value; elements]),
             Init::Permutation => Self::stored(operand, permutations(operand, &mut rng)),
             Init::Extremes => Self::stored(operand, init::extremes(&mut rng, elements)),
+            Init::Infinities => Self::stored(operand, init::infinities(&mut rng, elements)),
             Init::Drawn(draw) => Self::stored(operand, draw(operand, &mut rng)),
         }
     }
@@ -124,10 +126,10 @@ impl OperandData {
         let (row_len, rows) = (operand.ne[0], operand.rows());
         let pooled = operand.dtype.is_quantized() && row_len * rows > POOL_ELEMENTS;
         if !pooled {
-            return Self::stored(operand, uniform(rng, rows * row_len, range));
+            return Self::drawn(rng, operand, rows * row_len, range);
         }
         let distinct = (POOL_ELEMENTS / row_len).max(1);
-        let pool = Self::stored(operand, uniform(rng, distinct * row_len, range))?;
+        let pool = Self::drawn(rng, operand, distinct * row_len, range)?;
         let picks = draw(rng, rows, distinct);
         Ok(Self {
             bytes: gather(&pool.bytes, &picks, pool.bytes.len() / distinct),
@@ -135,10 +137,26 @@ impl OperandData {
         })
     }
 
+    /// `n` values that are all different.
+    fn drawn(
+        rng: &mut ChaCha8Rng,
+        operand: &Operand,
+        n: usize,
+        [low, high]: [f32; 2],
+    ) -> ggml_rs::Result<Self> {
+        if low == -high {
+            if let Some(bytes) = blocks::draw(rng, operand.dtype, n, high)? {
+                let values = dequantize(operand.dtype, &bytes)?;
+                return Ok(Self { bytes, values });
+            }
+        }
+        Self::stored(operand, uniform(rng, n, [low, high]))
+    }
+
     /// Values as the operand's type holds them: what the device sees is the converted value, so the reference must start from
     /// it as well.
     fn stored(operand: &Operand, values: Vec<f32>) -> ggml_rs::Result<Self> {
-        if matches!(operand.dtype, DType::I32 | DType::I64) {
+        if is_integer(operand.dtype) {
             let integers: Vec<i32> = values.iter().map(|&value| value as i32).collect();
             return Ok(Self::of_integers(operand.dtype, &integers));
         }
@@ -150,11 +168,17 @@ impl OperandData {
         Ok(Self { bytes, values })
     }
 
-    /// Integers, in I64 or I32.
+    /// Integers of the type, which holds them.
     fn of_integers(dtype: DType, integers: &[i32]) -> Self {
         let bytes = match dtype {
             DType::I64 => (integers.iter())
                 .flat_map(|&integer| i64::from(integer).to_ne_bytes())
+                .collect(),
+            DType::I16 => (integers.iter())
+                .flat_map(|&integer| (integer as i16).to_ne_bytes())
+                .collect(),
+            DType::I8 => (integers.iter())
+                .flat_map(|&integer| (integer as i8).to_ne_bytes())
                 .collect(),
             _ => (integers.iter())
                 .flat_map(|integer| integer.to_ne_bytes())
@@ -162,7 +186,7 @@ impl OperandData {
         };
         Self {
             bytes,
-            // Exact: no case has 2^24 rows or experts.
+            // Exact: no case has 2^24 rows or experts, nor larger integers.
             values: integers.iter().map(|&integer| integer as f32).collect(),
         }
     }
@@ -186,6 +210,29 @@ impl OperandData {
     }
 }
 
+fn is_integer(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+/// The values of a tensor's bytes. Integers are exact up to 2^24.
+///
+/// # Errors
+/// When the type does not convert to f32.
+pub fn values_of(dtype: DType, bytes: &[u8]) -> ggml_rs::Result<Vec<f32>> {
+    /// Each integer of `N` bytes.
+    fn integers<const N: usize>(bytes: &[u8], read: fn([u8; N]) -> i64) -> Vec<f32> {
+        let (integers, _) = bytes.as_chunks();
+        integers.iter().map(|&bytes| read(bytes) as f32).collect()
+    }
+    Ok(match dtype {
+        DType::I8 => integers(bytes, |bytes| i8::from_ne_bytes(bytes).into()),
+        DType::I16 => integers(bytes, |bytes| i16::from_ne_bytes(bytes).into()),
+        DType::I32 => integers(bytes, |bytes| i32::from_ne_bytes(bytes).into()),
+        DType::I64 => integers(bytes, i64::from_ne_bytes),
+        _ => return dequantize(dtype, bytes),
+    })
+}
+
 /// What remains of values that are stored as `dtype`.
 ///
 /// # Errors
@@ -195,25 +242,6 @@ pub fn stored_as(dtype: DType, values: &[f32]) -> ggml_rs::Result<Vec<f32>> {
         DType::F32 => Ok(values.to_vec()),
         other => dequantize(other, &quantize(other, values, other.block_len())?),
     }
-}
-
-/// A result's values: those of integers, which do not convert otherwise, as the nearest f32.
-///
-/// # Errors
-/// When a type has no values, or bytes are no whole blocks.
-pub fn values_of(dtype: DType, bytes: &[u8]) -> ggml_rs::Result<Vec<f32>> {
-    Ok(match dtype {
-        DType::I8 => bytes.iter().map(|&byte| f32::from(byte as i8)).collect(),
-        DType::I16 => integers(bytes, |bytes| f32::from(i16::from_ne_bytes(bytes))),
-        DType::I32 => integers(bytes, |bytes| i32::from_ne_bytes(bytes) as f32),
-        DType::I64 => integers(bytes, |bytes| i64::from_ne_bytes(bytes) as f32),
-        _ => dequantize(dtype, bytes)?,
-    })
-}
-
-fn integers<const N: usize>(bytes: &[u8], value: fn([u8; N]) -> f32) -> Vec<f32> {
-    let (chunks, _) = bytes.as_chunks::<N>();
-    chunks.iter().map(|chunk| value(*chunk)).collect()
 }
 
 fn stream(seed: u64, case: &str, operand: &str) -> ChaCha8Rng {
@@ -362,6 +390,25 @@ mod tests {
                 .iter()
                 .all(|&v| half::f16::from_f32(v).to_f32() == v)
         );
+    }
+
+    /// Types of which blocks are drawn: their values fill the range as those of quantized types do.
+    #[test]
+    fn drawn_blocks_hold_finite_values_of_the_range() {
+        for dtype in [DType::IQ1_S, DType::IQ1_M, DType::IQ2_XS, DType::IQ2_S] {
+            let operand = Operand::new("a", dtype, [512, 8, 1, 1]).within(3.0);
+            let data = generate(&operand, 5, "case");
+            assert_eq!(data.bytes().len(), 16 * dtype.block_bytes());
+            for block in data.values().chunks(256) {
+                let largest = block.iter().fold(0.0_f32, |max, v| max.max(v.abs()));
+                assert!((1.45..=3.0).contains(&largest), "{dtype:?}: {largest}");
+                let power: f32 = block.iter().map(|v| v * v).sum();
+                assert!(power > 256.0 * 0.01, "{dtype:?}: {power}");
+            }
+            let again = generate(&operand, 5, "case");
+            assert_eq!(data.bytes(), again.bytes());
+            assert_ne!(data.bytes(), generate(&operand, 6, "case").bytes());
+        }
     }
 
     #[test]

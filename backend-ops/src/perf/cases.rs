@@ -9,7 +9,7 @@ use ggml_rs::DType::{BF16, F16, F32, IQ2_XS, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
 use crate::case::{Case, boxed};
 use crate::cases::arrange::{TRANSPOSED, UNPERMUTED};
 use crate::cases::matmul::mul_mat_id::experts;
-use crate::cases::{Add, Cpy, MulMat, MulMatId, OutProd};
+use crate::cases::{Binary, Cpy, MulMat, MulMatId, OutProd};
 
 /// The list, in upstream's order, then ours.
 #[must_use]
@@ -22,13 +22,9 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         .collect()
 }
 
-fn add() -> Vec<Add> {
+fn add() -> Vec<Binary> {
     [[1, 1, 1, 1], [1, 512, 1, 1]]
-        .map(|nr| Add {
-            dtype: F32,
-            ne: [4096, 1, 1, 1],
-            nr,
-        })
+        .map(|nr| Binary::add(F32, [4096, 1, 1, 1], nr))
         .to_vec()
 }
 

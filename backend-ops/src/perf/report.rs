@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
     use crate::case::Choices;
-    use crate::cases::{Add, OutProd};
+    use crate::cases::{Binary, OutProd};
     use crate::report::samples;
 
     fn timed(runs: usize, us: u64) -> Measured {
@@ -301,18 +301,16 @@ mod tests {
         }
     }
 
-    const ADD: Add = Add {
-        dtype: F32,
-        ne: [1, 1, 1, 1],
-        nr: [1, 1, 1, 1],
-    };
+    fn add() -> Binary {
+        Binary::add(F32, [1, 1, 1, 1], [1, 1, 1, 1])
+    }
 
     #[test]
     fn the_first_line_is_upstreams() {
         let outcome = measured(&[None], None, timed(100, 50));
-        let line = &lines(&ADD, &samples::device(), &outcome)[0];
+        let line = &lines(&add(), &samples::device(), &outcome)[0];
         // The name ends in column 69: padded to 72 would leave 3, so 80.
-        let printed = ADD.name().len() + 4;
+        let printed = add().name().len() + 4;
         assert_eq!((printed + line.find(|c| c != ' ').expect("text")) % 8, 1);
         assert!(
             line.ends_with("     100 runs -    50.00 us/run -     1024 kB/run -   19.53 GB/s"),
@@ -363,8 +361,8 @@ mod tests {
     fn a_simulated_device_has_no_times() {
         let work = Measured::Work(Counters::default(), Vec::new());
         let outcome = measured(&[None], None, work);
-        assert_eq!(lines(&ADD, &samples::device(), &outcome)[0], SIMULATED);
-        let (row, extra) = &rows(&ADD, &samples::device(), &outcome)[0];
+        assert_eq!(lines(&add(), &samples::device(), &outcome)[0], SIMULATED);
+        let (row, extra) = &rows(&add(), &samples::device(), &outcome)[0];
         assert_eq!((row.time_us, &*row.error_message), (0.0, SIMULATED));
         assert!(extra.counters.is_some() && extra.median_us.is_none());
     }
@@ -376,8 +374,8 @@ mod tests {
             ..samples::device()
         };
         let outcome = measured(&[None], None, timed(1, 1));
-        let text = lines(&ADD, &mac, &outcome).join("\n");
+        let text = lines(&add(), &mac, &outcome).join("\n");
         assert!(text.contains("GPU time n/a: "), "{text}");
-        assert_eq!(rows(&ADD, &mac, &outcome)[0].1.gpu_time, Some(GPU_TIME));
+        assert_eq!(rows(&add(), &mac, &outcome)[0].1.gpu_time, Some(GPU_TIME));
     }
 }

@@ -125,17 +125,13 @@ mod tests {
     use ggml_rs::DType;
 
     use super::*;
-    use crate::cases::{Add, OutProd};
+    use crate::cases::{Binary, OutProd};
     use crate::report::samples;
 
     #[test]
     fn the_cpu_is_asked_without_computing_anything() {
         let cpu = Device::cpu().expect("every build has it");
-        let add = |dtype| Add {
-            dtype,
-            ne: [1 << 12, 1 << 18, 1, 1],
-            nr: [1, 1, 1, 1],
-        };
+        let add = |dtype| Binary::add(dtype, [1 << 12, 1 << 18, 1, 1], [1, 1, 1, 1]);
         // Three times 4 GiB: nothing was allocated either.
         assert!(supports(cpu, &add(DType::F32)));
         assert!(!supports(cpu, &add(DType::Q4_K)));

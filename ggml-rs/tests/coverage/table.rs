@@ -547,8 +547,8 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "a promise about values (a Hadamard matrix; how many entries of a mask are finite) that cannot be checked: where it is wrong, so are the results",
-        &["ggml_flash_attn_ext_set_n_kv_max", "ggml_mul_mat_set_hint"],
+        "a promise about values (how many entries of a mask are finite) that cannot be checked: where it is wrong, so are the results",
+        &["ggml_flash_attn_ext_set_n_kv_max"],
     ),
     (
         "the precision of sums, and older names for it: the CPU and Metal add in F32, whatever it says",

@@ -1,5 +1,8 @@
 #include "buffer.h"
 
+#include "../verifier/hooks.h"
+#include "extents.h"
+
 #include <new>
 
 namespace {
@@ -11,6 +14,7 @@ constexpr size_t buffer_alignment = 32;
 }  // namespace
 
 ggml_metal_buffer::~ggml_metal_buffer() {
+    metal_sim::verifier::remove_memory(memory.data);
     if (ledger) {
         *ledger -= pages.size();
     }
@@ -18,6 +22,11 @@ ggml_metal_buffer::~ggml_metal_buffer() {
 
 unsigned char * ggml_metal_buffer::at(const ggml_tensor * tensor, size_t offset) const {
     return memory.data + (static_cast<const char *>(tensor->data) - base) + offset;
+}
+
+void ggml_metal_buffer::copy_from(const ggml_metal_buffer & other, const ggml_tensor * src, ggml_tensor * dst) const {
+    std::memmove(at(dst, 0), other.at(src, 0), ggml_nbytes(src));
+    metal_sim::verifier::initialise_as(at(dst, 0), other.at(src, 0), ggml_nbytes(src));
 }
 
 extern "C" {
@@ -35,6 +44,8 @@ ggml_metal_buffer_t ggml_metal_buffer_init(ggml_metal_device_t dev, size_t size,
     buffer->is_shared = shared && dev->props.use_shared_buffers;
     buffer->base      = buffer->is_shared ? reinterpret_cast<char *>(buffer->memory.data) :
                                             reinterpret_cast<char *>(dev->addr_virt.fetch_add(buffer->pages.size()));
+    metal_sim::verifier::add_memory(buffer->memory.data, size, buffer->pages.begin(), buffer->pages.readable_end(),
+                                    buffer->base, false);
     return buffer.release();
 }
 
@@ -49,6 +60,8 @@ ggml_metal_buffer_t ggml_metal_buffer_map(ggml_metal_device_t dev, void * ptr, s
         buffer->memory    = { static_cast<unsigned char *>(ptr), size };
         buffer->is_shared = true;
         buffer->base      = static_cast<char *>(ptr);
+        metal_sim::verifier::add_memory(buffer->memory.data, size, buffer->memory.data, buffer->memory.data + size, ptr,
+                                        true);
     }
     return buffer;
 }
@@ -68,11 +81,13 @@ bool ggml_metal_buffer_is_shared(ggml_metal_buffer_t buf) {
 void ggml_metal_buffer_memset_tensor(ggml_metal_buffer_t buf, ggml_tensor * tensor, uint8_t value, size_t offset,
                                      size_t size) {
     std::memset(buf->at(tensor, offset), value, size);
+    metal_sim::verifier::initialise(buf->at(tensor, offset), size);
 }
 
 void ggml_metal_buffer_set_tensor(ggml_metal_buffer_t buf, ggml_tensor * tensor, const void * data, size_t offset,
                                   size_t size) {
     std::memcpy(buf->at(tensor, offset), data, size);
+    metal_sim::verifier::initialise(buf->at(tensor, offset), size);
 }
 
 void ggml_metal_buffer_get_tensor(ggml_metal_buffer_t buf, const ggml_tensor * tensor, void * data, size_t offset,
@@ -82,12 +97,18 @@ void ggml_metal_buffer_get_tensor(ggml_metal_buffer_t buf, const ggml_tensor * t
 
 bool ggml_metal_buffer_cpy_tensor(ggml_metal_buffer_t buf_dst, const ggml_tensor * src, ggml_tensor * dst) {
     const ggml_metal_buffer_t buf_src = static_cast<ggml_metal_buffer_t>(src->buffer->context);
-    std::memmove(buf_dst->at(dst, 0), buf_src->at(src, 0), ggml_nbytes(src));
+    buf_dst->copy_from(*buf_src, src, dst);
     return true;
 }
 
 void ggml_metal_buffer_clear(ggml_metal_buffer_t buf, uint8_t value) {
     std::memset(buf->memory.data, value, buf->memory.size);
+    // Who fills a buffer with poison, as ggml-rs does, has put nothing there.
+    if (value == metal_sim::poison_byte) {
+        metal_sim::verifier::poison(buf->memory.data, buf->memory.size);
+    } else {
+        metal_sim::verifier::initialise(buf->memory.data, buf->memory.size);
+    }
 }
 
 ggml_metal_buffer_id ggml_metal_buffer_get_id(ggml_metal_buffer_t buf, const ggml_tensor * t) {
@@ -96,6 +117,7 @@ ggml_metal_buffer_id ggml_metal_buffer_get_id(ggml_metal_buffer_t buf, const ggm
         GGML_LOG_ERROR("%s: error: tensor '%s' buffer is nil\n", __func__, t->name);
         return { nullptr, 0 };
     }
+    metal_sim::note_tensor(t, buf->memory.data + offset, buf->memory.size - static_cast<size_t>(offset));
     return { &buf->memory, static_cast<size_t>(offset) };
 }
 }

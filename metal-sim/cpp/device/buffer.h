@@ -27,4 +27,6 @@ struct ggml_metal_buffer {
     ~ggml_metal_buffer();
 
     unsigned char * at(const ggml_tensor * tensor, size_t offset) const;
+
+    void copy_from(const ggml_metal_buffer & other, const ggml_tensor * src, ggml_tensor * dst) const;
 };

@@ -3,10 +3,12 @@
 #include "../runtime/fault.h"
 #include "buffer.h"
 #include "encoder.h"
+#include "extents.h"
 #include "ggml-metal-context.h"
 #include "ggml-metal-ops.h"
 
 #include <cstdlib>
+#include <vector>
 
 struct ggml_metal {
     ggml_metal_device_t dev = nullptr;
@@ -31,11 +33,25 @@ ggml_metal_buffer_t buffer_of(const ggml_tensor * tensor) {
     return static_cast<ggml_metal_buffer_t>(buffer->context);
 }
 
-ggml_status encode_all(ggml_metal & ctx, ggml_metal_op_t ops, const metal_sim::command_buffer & commands) {
+// The nodes that ggml_metal_op_encode counts: those that do something.
+std::vector<const ggml_tensor *> nodes_of(const ggml_cgraph * gf) {
+    std::vector<const ggml_tensor *> nodes;
+    for (int i = 0; i < gf->n_nodes; ++i) {
+        if (!ggml_op_is_empty(gf->nodes[i]->op) && !ggml_is_empty(gf->nodes[i])) {
+            nodes.push_back(gf->nodes[i]);
+        }
+    }
+    return nodes;
+}
+
+ggml_status encode_all(ggml_metal & ctx, ggml_metal_op_t ops, const ggml_cgraph * gf,
+                       const metal_sim::command_buffer & commands) {
+    const std::vector<const ggml_tensor *> nodes = nodes_of(gf);
     for (int i = 0; i < ggml_metal_op_n_nodes(ops);) {
         if (ctx.abort_callback != nullptr && ctx.abort_callback(ctx.abort_callback_data)) {
             return GGML_STATUS_ABORTED;
         }
+        metal_sim::begin_op(nodes[i]);
         const int encoded = ggml_metal_op_encode(ops, i);  // more than one when ops are fused
         if (commands.failed) {
             return GGML_STATUS_FAILED;
@@ -97,7 +113,7 @@ bool ggml_metal_cpy_tensor_async(ggml_metal_t ctx_src, ggml_metal_t ctx_dst, con
                                  ggml_tensor * dst) {
     GGML_UNUSED(ctx_src);
     GGML_UNUSED(ctx_dst);
-    std::memmove(buffer_of(dst)->at(dst, 0), buffer_of(src)->at(src, 0), ggml_nbytes(src));
+    buffer_of(dst)->copy_from(*buffer_of(src), src, dst);
     return true;
 }
 
@@ -114,7 +130,7 @@ ggml_status ggml_metal_graph_compute(ggml_metal_t ctx, ggml_cgraph * gf) {
     metal_sim::command_buffer commands;
     ggml_metal_op_t           ops    = ggml_metal_op_init(ctx->dev, &commands, gf, ctx->dev->finfo, 0, gf->n_nodes,
                                                           ctx->use_concurrency, false, ctx->debug_graph);
-    ggml_status               status = encode_all(*ctx, ops, commands);
+    ggml_status               status = encode_all(*ctx, ops, gf, commands);
     if (status == GGML_STATUS_ABORTED) {
         commands.failed = true;  // what is encoded and has not run is dropped
     }

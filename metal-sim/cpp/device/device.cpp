@@ -82,6 +82,20 @@ void add_procs() {
     ggml_metal_procs_add("metal_sim_counters_read", reinterpret_cast<void *>(metal_sim_counters_read));
     ggml_metal_procs_add("metal_sim_last_fault", reinterpret_cast<void *>(metal_sim_last_fault));
     ggml_metal_procs_add("metal_sim_fault_clear", reinterpret_cast<void *>(metal_sim_fault_clear));
+#ifdef METAL_SIM_VERIFIER
+    ggml_metal_procs_add("metal_sim_verifier_take", reinterpret_cast<void *>(metal_sim_verifier_take));
+    ggml_metal_procs_add("metal_sim_verifier_module", reinterpret_cast<void *>(metal_sim_verifier_module));
+    ggml_metal_procs_add("metal_sim_verifier_set_strict", reinterpret_cast<void *>(metal_sim_verifier_set_strict));
+    ggml_metal_procs_add("metal_sim_verifier_set_order", reinterpret_cast<void *>(metal_sim_verifier_set_order));
+    ggml_metal_procs_add("metal_sim_verifier_barriers", reinterpret_cast<void *>(metal_sim_verifier_barriers));
+    ggml_metal_procs_add("metal_sim_verifier_barriers_reset",
+                         reinterpret_cast<void *>(metal_sim_verifier_barriers_reset));
+    ggml_metal_procs_add("metal_sim_verifier_remove_barrier",
+                         reinterpret_cast<void *>(metal_sim_verifier_remove_barrier));
+    ggml_metal_procs_add("metal_sim_verifier_restore_barriers",
+                         reinterpret_cast<void *>(metal_sim_verifier_restore_barriers));
+    ggml_metal_procs_add("metal_sim_verifier_last_writer", reinterpret_cast<void *>(metal_sim_verifier_last_writer));
+#endif
 }
 
 }  // namespace

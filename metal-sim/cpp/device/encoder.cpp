@@ -3,6 +3,7 @@
 #include "../runtime/fault.h"
 #include "../runtime/segment.h"
 #include "buffer.h"
+#include "extents.h"
 #include "ggml-metal-trace.h"
 #include "library.h"
 
@@ -40,6 +41,21 @@ struct ggml_metal_encoder {
         return false;
     }
 };
+
+namespace {
+
+// How many bytes a binding holds that is a copy of the host's.
+void set_constant_bytes(metal_sim::compute_dispatch & d, int index, size_t size) {
+#ifdef METAL_SIM_VERIFIER
+    d.constant_bytes[index] = size;
+#else
+    GGML_UNUSED(d);
+    GGML_UNUSED(index);
+    GGML_UNUSED(size);
+#endif
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -80,6 +96,7 @@ void ggml_metal_encoder_set_bytes(ggml_metal_encoder_t encoder, void * data, siz
     const unsigned char * const first = static_cast<const unsigned char *>(data);
     const auto copy = std::make_shared<std::vector<unsigned char>>(first, first + size);
     encoder->arguments.buffers[idx] = copy->data();
+    set_constant_bytes(encoder->arguments, idx, size);
     encoder->bytes[idx]             = copy;  // what earlier dispatches hold stays as it is
     encoder->arguments.nil_buffers &= ~(1u << idx);
 }
@@ -90,6 +107,7 @@ void ggml_metal_encoder_set_buffer(ggml_metal_encoder_t encoder, ggml_metal_buff
     }
     if (buffer.metal == nullptr) {
         encoder->arguments.buffers[idx] = nullptr;
+        set_constant_bytes(encoder->arguments, idx, 0);
         encoder->arguments.nil_buffers |= 1u << idx;
         return;
     }
@@ -100,6 +118,7 @@ void ggml_metal_encoder_set_buffer(ggml_metal_encoder_t encoder, ggml_metal_buff
         return;
     }
     encoder->arguments.buffers[idx] = memory.data + buffer.offs;
+    set_constant_bytes(encoder->arguments, idx, 0);
     encoder->arguments.nil_buffers &= ~(1u << idx);
 }
 
@@ -130,6 +149,7 @@ void ggml_metal_encoder_dispatch_threadgroups(ggml_metal_encoder_t encoder, int 
     ggml_metal_trace_dispatch();
     encoder->arguments.threadgroups = size(tg0, tg1, tg2);
     encoder->arguments.threads      = size(tptg0, tptg1, tptg2);
+    metal_sim::give_extents(encoder->arguments);
     encoder->pending.add(*encoder->pipeline, encoder->arguments, encoder->bytes);
     if (!encoder->concurrent) {
         encoder->run_pending();

@@ -1,5 +1,6 @@
 #include "core.h"
 
+#include "../verifier/hooks.h"
 #include "order.h"
 #include "stack_switch.h"
 
@@ -17,15 +18,20 @@ namespace {
 // and the next dispatch may come from another OS thread.
 [[gnu::noinline]] void enter(lane & l) {
     current_lane = &l;
+    verifier::enter_lane(l, l.stack->stack.begin(), l.stack->stack.end());
 }
 
 }  // namespace
 
 // ---- called by lanes
 
-void wait_at_threadgroup_barrier(source_position at) {
+void wait_at_threadgroup_barrier(uint32_t orders, source_position at) {
+    if (verifier::is_removed(at)) {
+        return;
+    }
     lane & l   = *current_lane;
     l.waits_at = { at, collective::none };
+    l.orders   = orders;
     l.simdgroup->at_barrier |= l.bit();
     l.group->runner->suspend(l);
 }
@@ -35,6 +41,14 @@ void wait_for_simdgroup(collective what, source_position at) {
     l.waits_at = { at, what };
     l.simdgroup->collecting |= l.bit();
     l.group->runner->suspend(l);
+}
+
+void wait_at_simdgroup_barrier(uint32_t orders, source_position at) {
+    if (verifier::is_removed(at)) {
+        return;
+    }
+    current_lane->orders = orders;
+    wait_for_simdgroup(collective::simdgroup_barrier, at);
 }
 
 void fail_lane(const char * what, source_position at) {
@@ -52,8 +66,13 @@ void core::suspend(lane & l) {
 
 void core::fail(lane & l, const char * what, source_position at) {
     const extent3 & p = group_.position;
-    give_up(fault().set("%s: threadgroup (%u, %u, %u), lane %u, %s:%u: %s", dispatch_->kernel.name, p.x, p.y, p.z,
-                        l.index_in_threadgroup, at.file, at.line, what));
+    if (at.line == 0) {
+        give_up(fault().set("%s: threadgroup (%u, %u, %u), lane %u: %s", dispatch_->kernel.name, p.x, p.y, p.z,
+                            l.index_in_threadgroup, what));
+    } else {
+        give_up(fault().set("%s: threadgroup (%u, %u, %u), lane %u, %s:%u: %s", dispatch_->kernel.name, p.x, p.y, p.z,
+                            l.index_in_threadgroup, at.file, at.line, what));
+    }
     for (;;) {
         suspend(l);  // for good: the scheduler abandons the stacks of a failed threadgroup
     }
@@ -77,6 +96,11 @@ core::core(const settings & how) : settings_(how), fibers_(&core::fiber_body, th
 }
 
 void core::work(dispatch_in_progress & d) noexcept {
+    run_threadgroups(d);
+    verifier::end_dispatch();
+}
+
+void core::run_threadgroups(dispatch_in_progress & d) {
     const uint64_t total = d.arguments.threadgroups.volume();
     bool           ready = false;
     for (;;) {
@@ -106,6 +130,7 @@ bool core::begin_dispatch(dispatch_in_progress & d) {
     dispatch_        = &d;
     group_.arguments = &d.arguments;
     shape_threadgroup(d.arguments.threads);
+    verifier::begin_dispatch(d.kernel, d.arguments, this, sizeof(*this));
     if (!bind_memory(d.arguments)) {
         give_up(fault().set("%s: the system has no memory for the simulated threadgroup memory", d.kernel.name));
         return false;
@@ -114,10 +139,11 @@ bool core::begin_dispatch(dispatch_in_progress & d) {
 }
 
 void core::shape_threadgroup(const extent3 & threads) {
-    if (threads == shape_) {
+    if (threads == shape_ && settings_.order == shaped_for_) {
         return;
     }
     shape_                 = threads;
+    shaped_for_            = settings_.order;
     lane_count_            = static_cast<uint32_t>(threads.volume());
     group_.simdgroup_count = (lane_count_ + simd_width - 1) / simd_width;
 
@@ -149,6 +175,7 @@ void core::shape_threadgroup(const extent3 & threads) {
 // A kernel that takes memory which the dispatch does not set gets a block of no bytes: using it is an overrun.
 bool core::bind_memory(const compute_dispatch & arguments) {
     memory_.unbind_all();
+    verifier::forget_threadgroup_memory();
     for (uint32_t i = 0; i < max_threadgroup_memory_bindings; ++i) {
         const bool wanted =
             arguments.threadgroup_memory[i] > 0 || (dispatch_->kernel.entry->threadgroup_memory_mask >> i & 1) != 0;
@@ -163,7 +190,7 @@ bool core::bind_memory(const compute_dispatch & arguments) {
 // ---- threadgroup
 
 bool core::run_threadgroup(uint64_t index) {
-    arrange_lanes(index);
+    verifier::begin_threadgroup(arrange_lanes(index), lane_count_);
     memory_.begin_threadgroup();
     failed_ = false;
 
@@ -178,7 +205,8 @@ bool core::run_threadgroup(uint64_t index) {
     return check_memory();
 }
 
-void core::arrange_lanes(uint64_t index) {
+// Returns which threadgroup it is.
+uint64_t core::arrange_lanes(uint64_t index) {
     const extent3 & grid  = dispatch_->arguments.threadgroups;
     const uint64_t  total = grid.volume();
     const uint64_t  turn  = settings_.order == lane_order::reversed ? total - 1 - index : index;
@@ -203,6 +231,7 @@ void core::arrange_lanes(uint64_t index) {
             shuffle(first, simdgroups_[s].lane_count, state);
         }
     }
+    return turn;
 }
 
 bool core::run_lanes() {
@@ -290,6 +319,8 @@ bool core::release_collective(simdgroup_state & simdgroup) {
 
     simdgroup.members = members;
     simdgroup.reduced = false;
+    const bool barrier = first->waits_at.what == collective::simdgroup_barrier;
+    verifier::simdgroup_synchronised(simdgroup, first->waits_at, barrier ? first->orders : memory_all);
     simdgroup.collecting &= ~members;
     simdgroup.ready |= members;
     return true;
@@ -322,6 +353,7 @@ bool core::release_barrier() {
         simdgroups_[s].at_barrier = 0;
     }
     ++counters_.threadgroup_barriers;
+    verifier::threadgroup_synchronised(waiting->waits_at.at, waiting->orders);
     return true;
 }
 
@@ -346,6 +378,7 @@ bool core::check_memory() {
 void core::report_divergence(const lane & waiting, const lane & other) {
     const extent3 & p     = group_.position;
     const auto &    where = waiting.waits_at.at;
+    verifier::diverged(where, waiting.index_in_threadgroup, other.index_in_threadgroup);
     fault           f;
     if ((other.simdgroup->finished & other.bit()) != 0) {
         f.set(

@@ -46,13 +46,14 @@ class core {
     unsigned char *   declare_array(const void * tag, size_t size, const char * name, source_position at);
 
   private:
+    void run_threadgroups(dispatch_in_progress & d);
     bool begin_dispatch(dispatch_in_progress & d);
     void shape_threadgroup(const extent3 & threads);
     bool bind_memory(const compute_dispatch & arguments);
 
-    bool run_threadgroup(uint64_t index);
-    void arrange_lanes(uint64_t index);
-    bool run_lanes();
+    bool     run_threadgroup(uint64_t index);
+    uint64_t arrange_lanes(uint64_t index);
+    bool     run_lanes();
     void run_simdgroup(simdgroup_state & simdgroup);
     void start_lanes(simdgroup_state & simdgroup);
     void resume_lanes(simdgroup_state & simdgroup);
@@ -77,9 +78,10 @@ class core {
     fiber_pool             fibers_;
     counters               counters_;
 
-    extent3  shape_      = { 0, 0, 0 };  // the one that lanes_ and simdgroups_ are set up for
-    uint32_t lane_count_ = 0;
-    bool     failed_     = false;  // the running threadgroup
+    extent3    shape_      = { 0, 0, 0 };            // the one that lanes_ and simdgroups_ are set up for,
+    lane_order shaped_for_ = lane_order::ascending;  // in this order
+    uint32_t   lane_count_ = 0;
+    bool       failed_     = false;  // the running threadgroup
 
     std::array<lane, max_threads_per_threadgroup>     lanes_;
     std::array<simdgroup_state, max_simdgroups>       simdgroups_;

@@ -118,6 +118,12 @@ class dispatcher {
 
     const settings & how() const { return settings_; }
 
+    void set_order(lane_order order, uint64_t seed) {
+        const std::lock_guard<std::mutex> guard(lock_);
+        settings_.order = order;
+        settings_.seed  = seed;
+    }
+
     counters read() {
         const std::lock_guard<std::mutex> guard(lock_);
         counters                          all = totals_;
@@ -193,7 +199,7 @@ class dispatcher {
     }
 
     std::mutex                           lock_;  // one dispatch at a time
-    const settings                       settings_;
+    settings                             settings_;
     core                                 core_;
     std::vector<std::unique_ptr<helper>> helpers_;
     counters                             totals_;
@@ -207,6 +213,10 @@ bool execute(const pipeline & p, const compute_dispatch & d) {
 
 const settings & current_settings() {
     return dispatcher::instance().how();
+}
+
+void set_order(lane_order order, uint64_t seed) {
+    dispatcher::instance().set_order(order, seed);
 }
 
 counters read_counters() {

@@ -14,6 +14,9 @@ bool execute(const pipeline & p, const compute_dispatch & d);
 // How this process simulates.
 const settings & current_settings();
 
+// The order of dispatches from now on, and the seed of a random one.
+void set_order(lane_order order, uint64_t seed);
+
 // Sums over all dispatches since the last reset.
 counters read_counters();
 void     reset_counters();

@@ -1,5 +1,6 @@
 #include "fiber.h"
 
+#include "../verifier/hooks.h"
 #include "stack_switch.h"
 
 namespace metal_sim {
@@ -38,6 +39,7 @@ bool fiber_pool::map_stack(fiber & f) {
     if (!f.stack.map(stack_size)) {
         return false;
     }
+    verifier::add_stack(f.stack.begin(), f.stack.end());
     rewind(f);
     return true;
 }

@@ -30,6 +30,9 @@ class guarded_memory {
 
     size_t size() const { return size_; }
 
+    // Reading up to here does not end the process.
+    unsigned char * readable_end() const { return end() + behind_; }
+
     // The last `size` bytes, but aligned: up to `alignment - 1` bytes follow them.
     unsigned char * last(size_t size, size_t alignment) const;
 

@@ -37,6 +37,12 @@ struct source_position {
     }
 };
 
+// The memory that a barrier orders: MSL's mem_flags.
+constexpr uint32_t memory_none        = 0;
+constexpr uint32_t memory_device      = 1;
+constexpr uint32_t memory_threadgroup = 2;
+constexpr uint32_t memory_all         = memory_device | memory_threadgroup;
+
 // What the lanes of a simdgroup do together. Part of a call site: two different operations on one line never mix.
 enum class collective : uint8_t {
     none,
@@ -119,6 +125,7 @@ struct lane {
     uint32_t bit() const { return 1u << index_in_simdgroup; }
 
     call_site  waits_at;
+    uint32_t   orders            = memory_none;  // the barrier that it waits at
     lane_value published         = {};
     void *     published_pointer = nullptr;
 };
@@ -128,7 +135,10 @@ struct lane {
 extern __thread lane * current_lane __attribute__((tls_model("initial-exec")));
 
 // Waits until every lane of the threadgroup is at this barrier.
-void wait_at_threadgroup_barrier(source_position at);
+void wait_at_threadgroup_barrier(uint32_t orders, source_position at);
+
+// Waits for the simdgroup, as below, and orders this memory.
+void wait_at_simdgroup_barrier(uint32_t orders, source_position at);
 
 // Waits until no lane of the simdgroup can run on, then continues together with the lanes at the same call site.
 // On return the simdgroup's `members` and `values` describe that set.

@@ -1,6 +1,7 @@
 // Two things that a GPU gives for free and a CPU does not.
 #pragma once
 
+#include "../verifier/hooks.h"
 #include "lane.h"
 
 #include <type_traits>
@@ -10,7 +11,9 @@ namespace metal_sim {
 // The lanes of a simdgroup execute in lockstep: before a leader-only block they have all arrived, after it they have
 // all seen its effect. The transform inserts these points. Returns true, so that it can stand in a condition.
 inline bool lockstep(source_position at = source_position::current()) {
-    wait_for_simdgroup(collective::lockstep, at);
+    if (verifier::has_lockstep()) {
+        wait_for_simdgroup(collective::lockstep, at);
+    }
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "segment.h"
 
+#include "../verifier/hooks.h"
 #include "dispatcher.h"
 #include "order.h"
 
@@ -16,11 +17,13 @@ bool segment::run() {
     std::iota(order.begin(), order.end(), 0);
     arrange(order.data(), order.size(), current_settings(), turn_++);
 
+    verifier::begin_segment();
     bool passed = true;
     for (size_t i = 0; i < order.size() && passed; ++i) {
         const recorded & r = dispatches_[order[i]];
         passed             = execute(*r.program, r.dispatch);
     }
+    verifier::end_segment();
     clear();
     return passed;
 }

@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include "../verifier/hooks.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +62,17 @@ settings settings::from_environment() {
         } else {
             s.error = std::string("METAL_SIM_THREADS=") + text + ": expected 1 to 16";
         }
+    }
+    if (const char * text = std::getenv("METAL_SIM_LOCKSTEP")) {
+        const bool strict = std::strcmp(text, "strict") == 0;
+        if (!strict && std::strcmp(text, "hardware") != 0) {
+            s.error = std::string("METAL_SIM_LOCKSTEP=") + text + ": expected hardware or strict";
+        } else if (strict && !verifier::enabled) {
+            s.error = "METAL_SIM_LOCKSTEP=strict: this simulator was built without its verifier";
+        }
+    }
+    if (verifier::enabled) {
+        s.threads = 1;
     }
     return s;
 }

@@ -8,7 +8,7 @@ namespace metal_sim {
 
 // In which order things run that no barrier separates: the lanes of a simdgroup, the simdgroups of a threadgroup, the
 // threadgroups of a dispatch, and dispatches. Where a result depends on it, a barrier is missing.
-enum class lane_order { ascending, reversed, random };
+enum class lane_order : uint32_t { ascending, reversed, random };
 
 struct settings {
     lane_order  order   = lane_order::ascending;  // METAL_SIM_ORDER

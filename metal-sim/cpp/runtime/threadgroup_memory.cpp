@@ -1,5 +1,7 @@
 #include "threadgroup_memory.h"
 
+#include "../verifier/hooks.h"
+
 #include <algorithm>
 
 namespace metal_sim {
@@ -69,6 +71,7 @@ unsigned char * threadgroup_memory::bind(uint32_t index, size_t size) {
         return nullptr;
     }
     bound_bytes_ += size;
+    verifier::place_threadgroup_memory(index, nullptr, b.data, size, b.memory.begin(), b.memory.end());
     return b.data;
 }
 
@@ -106,6 +109,8 @@ unsigned char * threadgroup_memory::declare(const void * tag, size_t size, const
     b.name = name;
     std::memset(b.data, poison_byte, b.size);
     declared_bytes_ += size;
+    verifier::place_threadgroup_memory(max_threadgroup_memory_bindings + static_cast<uint32_t>(array_count_), name, b.data,
+                                       size, b.memory.begin(), b.memory.end());
     ++array_count_;
     return b.data;
 }

@@ -18,14 +18,18 @@ constexpr mem_flags operator|(mem_flags a, mem_flags b) {
     return static_cast<mem_flags>(static_cast<int>(a) | static_cast<int>(b));
 }
 
-inline void threadgroup_barrier(mem_flags, source_position at = source_position::current()) {
-    metal_sim::wait_at_threadgroup_barrier(at);
+static_assert(static_cast<uint32_t>(mem_flags::mem_device) == metal_sim::memory_device &&
+                  static_cast<uint32_t>(mem_flags::mem_threadgroup) == metal_sim::memory_threadgroup,
+              "the runtime knows them by the same bits");
+
+inline void threadgroup_barrier(mem_flags flags, source_position at = source_position::current()) {
+    metal_sim::wait_at_threadgroup_barrier(static_cast<uint32_t>(flags), at);
 }
 
 // Without memory to order nothing can tell whether the lanes met, so they do not: mul_mm has many of these.
 inline void simdgroup_barrier(mem_flags flags, source_position at = source_position::current()) {
     if (flags != mem_flags::mem_none) {
-        metal_sim::wait_for_simdgroup(collective::simdgroup_barrier, at);
+        metal_sim::wait_at_simdgroup_barrier(static_cast<uint32_t>(flags), at);
     }
 }
 

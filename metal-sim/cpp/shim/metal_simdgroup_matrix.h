@@ -10,6 +10,7 @@
 
 #include "../runtime/lane.h"
 #include "../runtime/matrix_unit.h"
+#include "../verifier/hooks.h"
 #include "metal_vector.h"
 
 #ifdef __F16C__
@@ -170,6 +171,7 @@ namespace detail {
 
 template <class T>
 [[gnu::noinline]] void load(row_of_8 * rows, const T * from, ulong elements_per_row, bool transpose) {
+    const metal_sim::verifier::simdgroup_access all(__builtin_return_address(0));
     float * const elements = reinterpret_cast<float *>(rows);
     for (ulong i = 0; i < 8; ++i) {
         if (!transpose) {
@@ -218,6 +220,7 @@ inline void simdgroup_store(const simdgroup_matrix<T, 8, 8> & s, T * to, ulong e
     if (!detail::is_leader()) {
         return;
     }
+    const metal_sim::verifier::simdgroup_access all(nullptr);
     to += origin.y * elements_per_row + origin.x;
     for (ulong i = 0; i < 8; ++i) {
         if (!transpose) {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -50,6 +50,14 @@ impl Case for ConvTranspose2d {
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
         5e-4
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        relaxed(self, [(self.form.left_out("the image"), packed)])
     }
 }
 

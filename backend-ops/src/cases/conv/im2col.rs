@@ -3,7 +3,7 @@
 use ggml_rs::{Conv1d, Conv2d, DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -139,6 +139,22 @@ impl Case for Im2col {
             true => Measure::ValuesAndNan,
             false => Measure::Values,
         }
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        let float = Self {
+            type_input: DType::F32,
+            ..self.clone()
+        };
+        let variants = [
+            (self.form.left_out("the image"), packed),
+            (format!("the image is {}", self.type_input), float),
+        ];
+        relaxed(self, variants)
     }
 }
 

@@ -4,7 +4,7 @@ use ggml_rs::{DType, Pool, Pool1d, Tensor};
 
 use super::super::form::Form;
 use super::{POOLS, pool_name};
-use crate::case::{Case, Leaves, Measure};
+use crate::case::{Case, Leaves, Measure, Relaxation, relaxed};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -67,6 +67,22 @@ impl Case for Pooled1d {
             true => Measure::ValuesAndNan,
             false => Measure::Values,
         }
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        let float = Self {
+            type_input: DType::F32,
+            ..self.clone()
+        };
+        let variants = [
+            (self.form.left_out("the signal"), packed),
+            (format!("the signal is {}", self.type_input), float),
+        ];
+        relaxed(self, variants)
     }
 }
 

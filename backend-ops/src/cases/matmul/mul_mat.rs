@@ -452,6 +452,10 @@ fn ours_by_lie() -> Vec<MulMat> {
     for type_a in [DType::F32, DType::F16, DType::BF16] {
         cases.extend([1, 33].map(|n| MulMat::new(type_a, [1, n, 1])));
         cases.push(MulMat::new(type_a, [33, 1, 1]));
+        cases.extend([1, 33].map(|n| MulMat {
+            type_b: DType::BF16,
+            ..MulMat::new(type_a, [65, n, 96])
+        }));
     }
     cases
 }

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, Relaxation, relaxed};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -43,6 +43,14 @@ impl Case for Comb {
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let mixes = self.form.of(leaves[0])?;
         mixes.dsv4_hc_comb(leaves[1], leaves[2], 1e-6, self.iterations)
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        relaxed(self, [(self.form.left_out("mixes"), packed)])
     }
 }
 
@@ -91,6 +99,14 @@ impl Case for Pre {
             false => x.dsv4_hc_pre(leaves[1]),
         }
     }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        relaxed(self, [(self.form.left_out("x"), packed)])
+    }
 }
 
 /// The streams after a layer.
@@ -135,6 +151,23 @@ impl Case for Post {
         let residual = self.form.of(leaves[1])?;
         let comb = self.comb.then(|| leaves[3]);
         leaves[0].dsv4_hc_post(residual, leaves[2], comb)
+    }
+
+    fn relaxations(&self) -> Vec<Relaxation> {
+        let packed = Self {
+            form: Form::Packed,
+            ..self.clone()
+        };
+        let [n, streams, tokens] = self.ne;
+        let four = Self {
+            ne: [n, 4, tokens],
+            ..self.clone()
+        };
+        let variants = [
+            (self.form.left_out("the residual"), packed),
+            (format!("{streams} streams"), four),
+        ];
+        relaxed(self, variants)
     }
 }
 

@@ -79,7 +79,7 @@ pub enum Function {
 pub fn function(number: i32) -> Option<Function> {
     let f: fn(f64) -> f64 = match number as sys::ggml_unary_op {
         sys::GGML_UNARY_OP_ABS => f64::abs,
-        sys::GGML_UNARY_OP_SGN => |x| if x == 0.0 { 0.0 } else { x.signum() },
+        sys::GGML_UNARY_OP_SGN => |x| f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)),
         sys::GGML_UNARY_OP_NEG => |x| -x,
         sys::GGML_UNARY_OP_STEP => |x| f64::from(u8::from(x > 0.0)),
         sys::GGML_UNARY_OP_TANH => f64::tanh,
@@ -133,7 +133,8 @@ pub fn silu(x: f64) -> f64 {
 /// ggml's GELU is the form with tanh. Its coefficient is an f32.
 pub fn gelu(x: f64) -> f64 {
     let inner = (2.0 / PI).sqrt() * x * (1.0 + f64::from(0.044715_f32) * x * x);
-    0.5 * x * (1.0 + inner.tanh())
+    // The limit for minus infinity is 0, not the product of infinity and 0.
+    0.5 * x.max(f64::MIN) * (1.0 + inner.tanh())
 }
 
 pub fn gelu_erf(x: f64) -> f64 {

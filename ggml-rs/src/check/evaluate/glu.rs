@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use super::call::{Call, Operand};
-use super::elementwise::{gelu, gelu_erf, gelu_quick, relu, sigmoid, silu};
+use super::elementwise::{gelu, gelu_erf, gelu_quick, sigmoid, silu};
 use crate::error::Result;
 
 /// Parameters of a GLU.
@@ -28,7 +28,9 @@ impl Params {
     /// The result from the gated and the linear value.
     fn gate(&self, x: f64, linear: f64) -> f64 {
         match self.function {
-            sys::GGML_GLU_OP_REGLU => relu(x) * linear,
+            // Where the gate is closed, not even NaN passes.
+            sys::GGML_GLU_OP_REGLU if x > 0.0 => x * linear,
+            sys::GGML_GLU_OP_REGLU => 0.0,
             sys::GGML_GLU_OP_GEGLU => gelu(x) * linear,
             sys::GGML_GLU_OP_SWIGLU => silu(x) * linear,
             sys::GGML_GLU_OP_GEGLU_ERF => gelu_erf(x) * linear,

@@ -252,6 +252,14 @@ pub fn evaluate(graph: &Graph, inputs: &[(&Input, &[f64])], output: &Output) -> 
 fn widened(dtype: DType, bytes: &[u8]) -> Result<Vec<f64>> {
     Ok(match dtype {
         // The bytes may lie anywhere.
+        DType::I8 => bytemuck::pod_collect_to_vec::<u8, i8>(bytes)
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        DType::I16 => bytemuck::pod_collect_to_vec::<u8, i16>(bytes)
+            .into_iter()
+            .map(f64::from)
+            .collect(),
         DType::I32 => bytemuck::pod_collect_to_vec::<u8, i32>(bytes)
             .into_iter()
             .map(f64::from)

@@ -11,7 +11,7 @@ use crate::layout::{Layout, Refusal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GluOp {
-    /// [`Tensor::relu`].
+    /// [`Tensor::relu`]. Where it is 0 the result is 0, whatever the other factor.
     Reglu,
     /// [`Tensor::gelu`].
     Geglu,
@@ -103,6 +103,8 @@ impl<'g> Tensor<'g> {
 
     /// `x / (1 + exp(-alpha x)) * (y + 1)` with `x = min(a, limit)` and `y` the nearest to `b` in `[-limit, limit]`.
     ///
+    /// The CPU keeps NaN; on Metal it becomes one of the bounds.
+    ///
     /// # Errors
     /// As [`Tensor::glu_split`]; [`Error::Param`](crate::Error::Param) unless `limit >= 0`.
     #[doc(alias = "ggml_swiglu_oai")]
@@ -116,6 +118,8 @@ impl<'g> Tensor<'g> {
     }
 
     /// `silu(x) * y` with `x = min(a, limit)` and `y` the nearest to `b` in `[-limit, limit]`.
+    ///
+    /// The CPU keeps NaN; on Metal it becomes one of the bounds.
     ///
     /// # Errors
     /// As [`Tensor::glu_split`]; [`Error::Param`](crate::Error::Param) unless `limit >= 0`.

@@ -8,12 +8,27 @@ use crate::layout::Layout;
 pub(super) fn check(node: &Node) -> Verdict {
     match (node.op, node.src.as_slice()) {
         (Op::OutProd, [a, b]) => out_prod(a, b),
+        // The hint sends rows of b through a transform that reads halves as well, and never reads a.
+        (Op::MulMat, [a, b]) if node.params[HINT] == IS_HADAMARD => {
+            dtype(a.dtype == F32, "a", a)?;
+            dtype(matches!(b.dtype, F32 | F16), "b", b)?;
+            packed_rows("b", b)
+        }
+        // Widened for MUL_MAT alone.
+        (Op::MulMat, [a, b]) if a.dtype == F32 && b.dtype == BF16 => {
+            packed_rows("a", a)?;
+            packed_rows("b", b)
+        }
         (Op::MulMat, [a, b]) | (Op::MulMatId, [a, b, _]) => {
             mul_mat(a, b).and_then(|()| keeps(a, node.float_operands))
         }
         _ => super::operands(),
     }
 }
+
+/// The place of the hint among MUL_MAT's parameters, and what says that `a` is a Hadamard matrix.
+const HINT: usize = 1;
+const IS_HADAMARD: i32 = ggml_sys::GGML_HINT_SRC0_IS_HADAMARD as i32;
 
 fn out_prod(a: &Layout, b: &Layout) -> Verdict {
     dtype(is_float(a.dtype) || a.dtype.dequantizes(), "a", a)?;
@@ -114,6 +129,26 @@ mod tests {
         product(layout(BF16, &[8, 8]), layout(BF16, &[8, 3])).unwrap();
         assert!(product(layout(F32, &[8, 8]), transposed(layout(F32, &[3, 8]))).is_err());
         assert!(product(layout(F32, &[8, 8]), layout(F16, &[8, 3])).is_err());
+    }
+
+    #[test]
+    fn activations_of_bf16_are_widened_for_mul_mat_alone() {
+        let (a, b) = (layout(F32, &[8, 8]), layout(BF16, &[8, 3]));
+        let dst = layout(F32, &[8, 3]);
+        check(&node(Op::MulMat, dst, &[a, b])).unwrap();
+        let ids = layout(I32, &[1, 3]);
+        assert!(check(&node(Op::MulMatId, dst, &[a, b, ids])).is_err());
+        assert!(check(&node(Op::MulMat, dst, &[layout(F16, &[8, 8]), b])).is_err());
+    }
+
+    #[test]
+    fn a_transform_reads_halves() {
+        let (a, b) = (layout(F32, &[8, 8]), layout(F16, &[8, 3]));
+        let plain = node(Op::MulMat, layout(F32, &[8, 3]), &[a, b]);
+        assert!(check(&plain).is_err());
+        let mut hinted = plain;
+        hinted.params[HINT] = IS_HADAMARD;
+        check(&hinted).unwrap();
     }
 
     #[test]

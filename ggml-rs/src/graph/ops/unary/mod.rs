@@ -147,6 +147,8 @@ impl Tensor<'_> {
 
     /// `min(1, max(0, (a + 3) / 6))`.
     ///
+    /// NaN becomes 0 on the CPU, 1 on Metal.
+    ///
     /// # Errors
     /// [`Error::Layout`](crate::Error::Layout) unless rows are packed.
     #[doc(alias = "ggml_hardsigmoid")]

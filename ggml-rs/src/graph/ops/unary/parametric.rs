@@ -40,6 +40,8 @@ impl Tensor<'_> {
 
     /// `min` where `a < min`, `max` where `a > max`, else `a`.
     ///
+    /// NaN becomes `max` on the CPU, `min` on Metal.
+    ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) unless `min <= max`; [`Error::Layout`](crate::Error::Layout) unless rows are
     /// packed and all at one distance.

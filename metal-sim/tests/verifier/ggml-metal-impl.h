@@ -1,0 +1,2 @@
+// What ggml's header of this name provides: here nothing.
+#pragma once
