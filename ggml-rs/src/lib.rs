@@ -38,6 +38,7 @@
 //! | `metal` (default) | Apple's GPU, on macOS |
 //! | `accelerate` (default) | Apple's BLAS, on macOS |
 //! | `metal-sim` | the simulated Metal device, everywhere but on macOS: the Metal backend's own code on the CPU, for tests |
+//! | `verifier` | the simulated device checks each access to memory that a kernel makes: [`sim`] |
 //! | `log` | ggml's log through the `log` crate, under the target `ggml`; without it the log is dropped |
 
 #![deny(missing_docs)]
