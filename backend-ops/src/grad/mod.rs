@@ -58,7 +58,7 @@ fn unsuited(case: &dyn Case, settings: Settings) -> Option<String> {
         return Some("no operand is trained".to_owned());
     }
     match CaseGraph::new(case, settings.choices) {
-        Err(refused) => Some(format!("ggml-rs refuses it: {refused}")),
+        Err(refused) => Some(refused_by_ggml_rs(refused)),
         Ok(built) => match built.output.dtype() {
             DType::F32 | DType::F16 | DType::BF16 => None,
             dtype => Some(format!("the result is of {dtype}, which has no gradient")),
