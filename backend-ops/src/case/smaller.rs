@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn every_smaller_form_is_smaller_and_of_the_same_op() {
-        for case in Set::Upstream.cases() {
+        // Not all of them: there are thousands, with dozens of forms each.
+        for case in Set::Quick.cases() {
             for form in case.smaller() {
                 assert_eq!(form.op(), case.op());
                 let wanted = Pattern::of(&form.params());

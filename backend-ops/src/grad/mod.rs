@@ -19,7 +19,7 @@ use ggml_rs::{BackwardOptions, Builder, DType, Device};
 use crate::case::{Case, CaseGraph, Leaves};
 use crate::data::{Init, Operand, OperandData};
 use crate::outcome::{CaseResult, Failure, Outcome};
-use crate::runner::Settings;
+use crate::runner::{Settings, refused_by_ggml_rs};
 
 /// The most elements of an operand of which differences are taken: each takes four evaluations of the whole graph.
 const MOST_ELEMENTS: usize = 64;

@@ -5,7 +5,7 @@ use ggml_rs::graph::GluOp;
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
     with_infinities,
 };
 use crate::data::Operand;
@@ -96,6 +96,10 @@ impl Case for Glu {
         vec![operand("a", self.dtype, self.ne_a, self.v)]
     }
 
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let a = looked_at(leaves[0], self.ne_a, self.v)?;
         match (self.gate, self.swapped) {
@@ -159,6 +163,10 @@ impl Case for GluSplit {
         ["a", "b"]
             .map(|name| operand(name, self.dtype, self.ne_a, self.v).trained())
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
@@ -226,6 +234,10 @@ impl Case for SwigluOai {
         ["a", "b"]
             .map(|name| operand(name, self.dtype, self.ne_a, self.v).trained())
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

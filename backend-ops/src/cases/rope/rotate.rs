@@ -4,7 +4,7 @@ use ggml_rs::graph::Rope;
 use ggml_rs::{DType, Tensor};
 
 use super::positions::{self, Mode};
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -134,6 +134,10 @@ impl Case for RopeCase {
             operands.push(factors.init(Init::Uniform([0.9, 1.1])));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
