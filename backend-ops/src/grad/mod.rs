@@ -78,11 +78,7 @@ fn operands(case: &dyn Case) -> Vec<Operand> {
     operands
 }
 
-fn generate(
-    case: &dyn Case,
-    operands: &[Operand],
-    seed: u64,
-) -> ggml_rs::Result<Vec<OperandData>> {
+fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
     let name = case.name();
     operands
         .iter()
@@ -107,7 +103,9 @@ fn options(
 
 /// How many elements of each trained operand get differences. By sizes, not by the clock: a seed means the same everywhere.
 fn elements(case: &dyn Case, operands: &[Operand]) -> usize {
-    let sizes = operands.iter().map(|operand| operand.ne.iter().product::<usize>());
+    let sizes = operands
+        .iter()
+        .map(|operand| operand.ne.iter().product::<usize>());
     let values: usize = sizes.sum();
     let work = (values as f64).max(case.flops().unwrap_or(0.0) / 2.0);
     let trained = operands.iter().filter(|operand| operand.trained).count();
@@ -159,7 +157,10 @@ fn verdict(report: &GradientReport, checked: &Checked) -> Result<(), Failure> {
             checked.elements + checked.kinks
         )));
     }
-    for (what, found) in [("backward in f64", &report.formula), ("device", &report.device)] {
+    for (what, found) in [
+        ("backward in f64", &report.formula),
+        ("device", &report.device),
+    ] {
         if !found.passes() {
             return Err(Failure::Gradient(format!("{what}: {found}")));
         }
@@ -245,7 +246,11 @@ mod tests {
             build: |x| x.argmax(),
             ..square()
         };
-        for (case, reason) in [(untrained, "trained"), (flat, "constant"), (integers, "i32")] {
+        for (case, reason) in [
+            (untrained, "trained"),
+            (flat, "constant"),
+            (integers, "i32"),
+        ] {
             match judged(&case).0 {
                 Ok(Outcome::Unsupported(why)) => assert!(why.contains(reason), "{why}"),
                 other => panic!("{other:?}"),

@@ -44,7 +44,13 @@ const UNPERMUTED: [usize; 4] = [0, 1, 2, 3];
 const BY_TOKEN: [usize; 4] = [0, 2, 1, 3];
 
 impl FlashCase {
-    fn new([hsk, hsv]: [usize; 2], nh: usize, nr23: [usize; 2], kv: usize, nb: usize) -> Self {
+    pub(crate) fn new(
+        [hsk, hsv]: [usize; 2],
+        nh: usize,
+        nr23: [usize; 2],
+        kv: usize,
+        nb: usize,
+    ) -> Self {
         Self {
             hsk,
             hsv,
@@ -62,6 +68,20 @@ impl FlashCase {
             type_v: DType::F16,
             permute: UNPERMUTED,
             causal: false,
+        }
+    }
+
+    /// The same with a mask.
+    pub(crate) fn masked(self) -> Self {
+        Self { mask: true, ..self }
+    }
+
+    /// The same with keys and values of a type.
+    pub(crate) fn cached_as(self, dtype: DType) -> Self {
+        Self {
+            type_k: dtype,
+            type_v: dtype,
+            ..self
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Im2col {
 
 impl Im2col {
     /// Upstream's default: a square kernel of 3.
-    fn new([type_input, type_kernel, dst_type]: [DType; 3]) -> Self {
+    pub(crate) fn new([type_input, type_kernel, dst_type]: [DType; 3]) -> Self {
         Self {
             type_input,
             type_kernel,
@@ -52,7 +52,7 @@ impl Im2col {
         }
     }
 
-    fn of(self, ne_input: [usize; 4], ne_kernel: [usize; 4]) -> Self {
+    pub(crate) fn of(self, ne_input: [usize; 4], ne_kernel: [usize; 4]) -> Self {
         Self {
             ne_input,
             ne_kernel,

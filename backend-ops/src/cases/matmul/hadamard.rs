@@ -63,6 +63,11 @@ impl Case for Hadamard {
         let matrices = self.bs[0] * self.bs[1];
         Some(2.0 * (self.m * self.n * self.k * matrices) as f64)
     }
+
+    /// No op of ggml has the name: it says what devices make of a MUL_MAT.
+    fn is_fusion(&self) -> bool {
+        true
+    }
 }
 
 /// The normalized matrix: the sign is the parity of the bits that row and column have in common.
@@ -75,7 +80,7 @@ fn hadamard(operand: &Operand, _rng: &mut ChaCha8Rng) -> Vec<f32> {
     matrix.collect::<Vec<_>>().repeat(n2 * n3)
 }
 
-fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
+pub(crate) fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
     Hadamard {
         type_b,
         m: k,

@@ -30,7 +30,7 @@ pub struct DeltaNet {
 }
 
 impl DeltaNet {
-    const fn new([head_count, head_size, n_seq_tokens, n_seqs]: [usize; 4]) -> Self {
+    pub(crate) const fn new([head_count, head_size, n_seq_tokens, n_seqs]: [usize; 4]) -> Self {
         Self {
             dtype: DType::F32,
             head_count,

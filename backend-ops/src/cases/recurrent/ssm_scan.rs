@@ -32,7 +32,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    const fn new([d_state, head_dim, n_head, n_group, n_seq_tokens, n_seqs]: [usize; 6]) -> Self {
+    pub(crate) const fn new(
+        [d_state, head_dim, n_head, n_group, n_seq_tokens, n_seqs]: [usize; 6],
+    ) -> Self {
         Self {
             dtype: DType::F32,
             d_state,

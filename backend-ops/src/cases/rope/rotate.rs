@@ -257,6 +257,40 @@ fn in_place() -> Vec<RopeCase> {
     cases
 }
 
+/// Upstream's list for mode perf: a batch of models' heads, forwards and backwards.
+pub(crate) fn perf() -> Vec<RopeCase> {
+    const PLAIN: Numbers = Numbers {
+        fs: 1.0,
+        ef: 0.0,
+        af: 1.0,
+    };
+    const HEADS: [([usize; 4], usize, Mode); 7] = [
+        ([128, 32, 512, 1], 128, Mode::Normal),
+        ([128, 64, 512, 1], 128, Mode::Normal),
+        ([80, 32, 512, 1], 20, Mode::Neox),
+        ([64, 8, 512, 1], 64, Mode::Neox),
+        ([128, 12, 512, 1], 128, Mode::Mrope),
+        ([128, 12, 512, 1], 128, Mode::Imrope),
+        ([80, 16, 2, 1], 80, Mode::Vision),
+    ];
+    let mut cases = Vec::new();
+    for forward in [true, false] {
+        for dtype in TYPES {
+            for ff in [false, true] {
+                for v in [Lies::Contiguous, Lies::Padded] {
+                    cases.extend(HEADS.map(|(ne, n_dims, mode)| RopeCase {
+                        ff,
+                        v,
+                        forward,
+                        ..RopeCase::new(dtype, ne, n_dims, mode, PLAIN)
+                    }));
+                }
+            }
+        }
+    }
+    cases
+}
+
 /// Parts of a row from some element on, the shortest rows, and several sequences.
 pub(super) fn ours() -> Vec<RopeCase> {
     let mut cases = Vec::new();

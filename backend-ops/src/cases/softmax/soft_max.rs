@@ -50,7 +50,7 @@ impl Values {
 }
 
 impl SoftMaxCase {
-    fn new(ne: [usize; 4], scale: f32) -> Self {
+    pub(crate) fn new(ne: [usize; 4], scale: f32) -> Self {
         Self {
             ne,
             mask: false,

@@ -23,7 +23,7 @@ pub struct Argsort {
 }
 
 impl Argsort {
-    fn new(ne: [usize; 4], order: SortOrder) -> Self {
+    pub(crate) fn new(ne: [usize; 4], order: SortOrder) -> Self {
         Self {
             dtype: DType::F32,
             ne,

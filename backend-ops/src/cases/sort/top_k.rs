@@ -26,7 +26,7 @@ pub struct TopK {
 }
 
 impl TopK {
-    fn new(ne: [usize; 4], k: usize, ties: bool) -> Self {
+    pub(crate) fn new(ne: [usize; 4], k: usize, ties: bool) -> Self {
         Self {
             dtype: DType::F32,
             ne,
