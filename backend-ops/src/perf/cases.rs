@@ -24,7 +24,7 @@ use crate::cases::recurrent::ssm_scan::Scan;
 use crate::cases::rope::rotate;
 use crate::cases::softmax::soft_max::SoftMaxCase;
 use crate::cases::sort::{argmax::Argmax, argsort::Argsort, top_k::TopK};
-use crate::cases::{Add, Cpy, MulMat, MulMatId, OutProd};
+use crate::cases::{Binary, Cpy, MulMat, MulMatId, OutProd};
 
 /// The list, in upstream's order, then ours.
 #[must_use]
@@ -292,13 +292,9 @@ fn gated_delta_net() -> Vec<DeltaNet> {
     cases
 }
 
-fn add() -> Vec<Add> {
+fn add() -> Vec<Binary> {
     [[1, 1, 1, 1], [1, 512, 1, 1]]
-        .map(|nr| Add {
-            dtype: F32,
-            ne: [4096, 1, 1, 1],
-            nr,
-        })
+        .map(|nr| Binary::add(F32, [4096, 1, 1, 1], nr))
         .to_vec()
 }
 

@@ -6,7 +6,7 @@ use super::backward::Values;
 use super::data::Random;
 use super::difference::Slope;
 use super::forward::Forward;
-use super::report::{Deviation, larger, worst};
+use super::report::{Deviation, Limits, larger, worst};
 use super::{GradientOptions, no_input};
 use crate::error::{Error, OpError, Result};
 
@@ -58,7 +58,7 @@ impl Expected {
         options: &GradientOptions,
     ) -> Result<()> {
         for (number, (gradient, got)) in self.inputs.iter_mut().zip(got).enumerate() {
-            let elements = gradient.suspicious(got, options.tolerance);
+            let elements = gradient.suspicious(got, options);
             if !elements.is_empty() {
                 gradient.take(forward, number, &elements, options)?;
             }
@@ -68,9 +68,9 @@ impl Expected {
 
     /// The worst element over all inputs.
     #[track_caller]
-    pub fn compare(&self, got: &Values, tolerance: f64) -> Result<Deviation> {
+    pub fn compare(&self, got: &Values, tolerance: f64, floor: f64) -> Result<Deviation> {
         let inputs = self.inputs.iter().zip(got);
-        let found = inputs.map(|(gradient, got)| gradient.worst(got, tolerance));
+        let found = inputs.map(|(gradient, got)| gradient.worst(got, tolerance, floor));
         found.reduce(larger).ok_or_else(no_input)
     }
 
@@ -119,18 +119,23 @@ impl Gradient {
         Ok(())
     }
 
-    fn worst(&self, got: &[f64], tolerance: f64) -> Deviation {
+    fn worst(&self, got: &[f64], tolerance: f64, floor: f64) -> Deviation {
         let skipped = |element: usize| self.kinks.contains(&element);
-        worst(&self.name, &self.values, got, tolerance, skipped)
+        let limits = Limits { tolerance, floor };
+        worst(&self.name, &self.values, got, limits, skipped)
     }
 
     /// Elements without differences that deviate.
-    fn suspicious(&self, got: &[f64], tolerance: f64) -> Vec<usize> {
+    fn suspicious(&self, got: &[f64], options: &GradientOptions) -> Vec<usize> {
+        let limits = Limits {
+            tolerance: options.tolerance,
+            floor: options.floor,
+        };
         let mut found = Vec::new();
         let mut seen = self.sampled.clone();
         while found.len() < CLOSER_LOOKS {
             let skipped = |element: usize| seen.contains(&element);
-            let deviation = worst(&self.name, &self.values, got, tolerance, skipped);
+            let deviation = worst(&self.name, &self.values, got, limits, skipped);
             if deviation.passes() {
                 break;
             }

@@ -53,7 +53,10 @@ pub struct GradientOptions {
     /// gradient. The default, 3e-5, is 250 units of f32: chains of some ten operations, and sums of some hundred terms that
     /// cancel in part.
     pub tolerance: f64,
-    /// The same for the formulas in double precision. The default, 1e-6, is for constants in f32.
+    /// What an error is relative to at the least. The default is 0; a gradient of which most cancels is no larger than the
+    /// rounding of what cancels.
+    pub floor: f64,
+    /// The tolerance of the formulas in double precision. The default, 1e-6, is for constants in f32.
     pub formula_tolerance: f64,
     /// The device; `None` is the CPU. The CPU computes what another device does not run, and the report names those ops.
     pub device: Option<Device>,
@@ -71,6 +74,7 @@ impl Default for GradientOptions {
         Self {
             seed: 1,
             tolerance: 3e-5,
+            floor: 0.0,
             formula_tolerance: 1e-6,
             device: None,
             backward: BackwardOptions::default(),
@@ -92,6 +96,13 @@ impl GradientOptions {
     #[must_use]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
+        self
+    }
+
+    /// The same with errors relative to this at the least.
+    #[must_use]
+    pub fn floor(mut self, floor: f64) -> Self {
+        self.floor = floor;
         self
     }
 
@@ -165,14 +176,14 @@ pub fn gradients_of(
     let forward = Forward::build(options.seed, &build)?;
     let formulas = Backward::build(options, &build)?.evaluate()?;
     let mut expected = Expected::new(&forward, &formulas, options)?;
-    let formula = expected.compare(&formulas, options.formula_tolerance)?;
+    let formula = expected.compare(&formulas, options.formula_tolerance, options.floor)?;
     let (mut device, mut on_cpu) = (None, BTreeSet::new());
     for placement in PLACEMENTS {
         let (got, elsewhere) =
             Backward::build(options, &build)?.compute(options.device, placement)?;
         on_cpu.extend(elsewhere);
         expected.look_closer(&forward, &got, options)?;
-        let found = expected.compare(&got, options.tolerance)?;
+        let found = expected.compare(&got, options.tolerance, options.floor)?;
         device = Some(device.map_or(found.clone(), |worst| larger(worst, found)));
     }
     Ok(GradientReport {

@@ -14,7 +14,7 @@ pub struct Deviation {
     pub expected: f64,
     /// The gradient.
     pub got: f64,
-    /// Their distance, relative to the larger of `expected` and the root mean square of the input's gradient.
+    /// Their distance, relative to the larger of `expected`, the root mean square of the input's gradient, and the floor.
     pub error: f64,
     /// The largest error that passes.
     pub tolerance: f64,
@@ -78,12 +78,20 @@ impl fmt::Display for GradientReport {
     }
 }
 
+/// What an element is held to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub tolerance: f64,
+    /// What an error is relative to at the least.
+    pub floor: f64,
+}
+
 /// The worst element of one input's gradient, but for those that are skipped.
 pub(super) fn worst(
     input: &str,
     expected: &[f64],
     got: &[f64],
-    tolerance: f64,
+    Limits { tolerance, floor }: Limits,
     skipped: impl Fn(usize) -> bool,
 ) -> Deviation {
     let elements = (0..expected.len()).filter(|&element| !skipped(element));
@@ -94,7 +102,7 @@ pub(super) fn worst(
         // Both exactly zero is no error, whatever it would be relative to.
         let error = match distance {
             0.0 => 0.0,
-            distance => distance / expected.abs().max(typical),
+            distance => distance / expected.abs().max(typical).max(floor),
         };
         Deviation {
             input: input.to_owned(),
@@ -121,6 +129,13 @@ pub(super) fn larger(a: Deviation, b: Deviation) -> Deviation {
 mod tests {
     use super::*;
 
+    fn limits(tolerance: f64) -> Limits {
+        Limits {
+            tolerance,
+            floor: 0.0,
+        }
+    }
+
     #[test]
     fn errors_are_relative_to_what_is_typical() {
         let found = worst(
@@ -132,20 +147,27 @@ mod tests {
         );
         assert_eq!((found.index, found.error), (1, 0.01 / 2.5));
         assert!(!found.passes());
-        assert!(worst("x", &[0.0], &[0.0], 0.0, |_| false).passes());
+        assert!(worst("x", &[0.0], &[0.0], limits(0.0), |_| false).passes());
+        let floor = Limits {
+            floor: 10.0,
+            ..limits(1e-3)
+        };
+        assert!(worst("x", &[3.0, 0.0], &[3.0, 0.01], floor, |_| false).passes());
     }
 
     #[test]
     fn what_is_skipped_counts_in_no_way() {
-        let found = worst("x", &[1e9, 1.0], &[0.0, 1.5], 1e-3, |element| element == 0);
+        let found = worst("x", &[1e9, 1.0], &[0.0, 1.5], limits(1e-3), |element| {
+            element == 0
+        });
         assert_eq!((found.index, found.error), (1, 0.5));
-        assert!(worst("x", &[1.0], &[2.0], 0.0, |_| true).passes());
+        assert!(worst("x", &[1.0], &[2.0], limits(0.0), |_| true).passes());
     }
 
     #[test]
     fn nan_is_an_error() {
         for (expected, got) in [(1.0, f64::NAN), (f64::NAN, 1.0), (0.0, 1e-30)] {
-            assert!(!worst("x", &[expected], &[got], 1.0, |_| false).passes());
+            assert!(!worst("x", &[expected], &[got], limits(1.0), |_| false).passes());
         }
     }
 }
