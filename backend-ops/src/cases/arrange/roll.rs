@@ -40,10 +40,6 @@ impl Case for Roll {
         vec![Operand::new("a", self.dtype, self.ne)]
     }
 
-    fn smaller(&self) -> Vec<Box<dyn Case>> {
-        smaller(self, |case| case.ne.iter_mut().collect())
-    }
-
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         leaves[0].roll(self.shifts)
     }
