@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
 };
 use crate::data::Operand;
 use crate::vars::Vars;
