@@ -149,7 +149,15 @@ fn a_case_passes_on_the_cpu() {
 /// A broken sum of counts shows here: the CPU copies these types to F32 and not to F16.
 #[test]
 fn the_cpu_takes_what_it_can_and_the_rest_is_counted_by_reason() {
-    let output = backend_ops(&["test", "-b", "CPU", "-o", "CPY", "-p", "type_src=q[48]_0"]);
+    let output = backend_ops(&[
+        "test",
+        "-b",
+        "CPU",
+        "-o",
+        "CPY",
+        "-p",
+        "type_src=q[48]_0,type_dst=f",
+    ]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     for part in [" 2 q4_0 to f16\n", " 2 q8_0 to f16\n"] {
