@@ -35,6 +35,19 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
         cli.set
     );
     anyhow::ensure!(
+        cli.mode == Mode::Test || cli.exact.is_none(),
+        "--exact: only mode test compares elements"
+    );
+    let judges = matches!(cli.mode, Mode::Test | Mode::Grad);
+    anyhow::ensure!(
+        judges || !cli.bisect,
+        "--bisect: only modes test and grad have cases that fail"
+    );
+    anyhow::ensure!(
+        judges || cli.jobs.is_none_or(|jobs| jobs == 1),
+        "-j: only modes test and grad run cases side by side"
+    );
+    anyhow::ensure!(
         cli.set != Set::Staging || cli.staging.is_none(),
         "--staging: set staging measures every staging; run without it"
     );
@@ -181,6 +194,9 @@ mod tests {
         for (args, part) in [
             (&["test", "--output", "markdown"][..], "only mode support"),
             (&["support", "--update", "x"], "only with --output markdown"),
+            (&["grad", "--exact"], "only mode test"),
+            (&["perf", "--bisect"], "only modes test and grad"),
+            (&["support", "-j", "2"], "only modes test and grad"),
             (&["test", "--set", "staging"], "use mode perf"),
             (&["support", "--set", "perf"], "use mode perf"),
             (

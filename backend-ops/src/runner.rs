@@ -168,9 +168,7 @@ fn judge(
     }
     let built = match CaseGraph::new(case, settings.choices) {
         Err(refused) if !settings.require_support => {
-            return Ok(Outcome::Unsupported(format!(
-                "ggml-rs refuses it: {refused}"
-            )));
+            return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused)));
         }
         built => built?,
     };
@@ -389,6 +387,17 @@ fn check_routing(
     match case.routing(device.tensor_api() == Some(true), choices) {
         Some(routing) => routing.check(dispatches).map_err(Failure::Routing),
         None => Ok(()),
+    }
+}
+
+/// Why ggml-rs refuses a case, in words that cases share: without the operands, and without the line that called it.
+pub(crate) fn refused_by_ggml_rs(error: ggml_rs::Error) -> String {
+    use ggml_rs::Error::{DType, Layout, Param, Shape};
+    match error {
+        Shape(at) | DType(at) | Layout(at) | Param(at) => {
+            format!("ggml-rs refuses it: {}: {}", at.op, at.detail)
+        }
+        other => format!("ggml-rs refuses it: {other}"),
     }
 }
 

@@ -19,7 +19,7 @@ use ggml_rs::{BackwardOptions, Builder, DType, Device};
 use crate::case::{Case, CaseGraph, Leaves};
 use crate::data::{Init, Operand, OperandData};
 use crate::outcome::{CaseResult, Failure, Outcome};
-use crate::runner::Settings;
+use crate::runner::{Settings, refused_by_ggml_rs};
 
 /// The most elements of an operand of which differences are taken: each takes four evaluations of the whole graph.
 const MOST_ELEMENTS: usize = 32;
@@ -37,10 +37,7 @@ pub(crate) fn judge(
 ) -> Result<Outcome, Failure> {
     result.limit = case.gradient().tolerance;
     let built = match CaseGraph::new(case, settings.choices) {
-        Err(refused) => {
-            let reason = format!("ggml-rs refuses it: {refused}");
-            return Ok(Outcome::Unsupported(reason));
-        }
+        Err(refused) => return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused))),
         Ok(built) => built,
     };
     let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());

@@ -11,7 +11,7 @@ use super::parts::{self, Parts};
 use super::rounds::{Timing, alternate, runs_in_a_round};
 use crate::case::{Case, CaseGraph};
 use crate::data::OperandData;
-use crate::runner::{Target, generate};
+use crate::runner::{Target, generate, refused_by_ggml_rs};
 
 /// What a simulated device takes seconds for: multiply-adds and bytes.
 const SIMULATED_FLOPS: f64 = 4e8;
@@ -67,9 +67,7 @@ fn try_measure(
     {
         Ok(built) => built,
         Err(refused) => {
-            return Ok(Outcome::Unsupported(format!(
-                "ggml-rs refuses it: {refused}"
-            )));
+            return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused)));
         }
     };
     let refused = |built: &CaseGraph| device.unsupported(&built.graph).into_iter().next();

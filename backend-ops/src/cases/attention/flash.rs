@@ -3,7 +3,7 @@
 use ggml_rs::{DType, FlashAttn, Tensor};
 
 use super::mask;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -178,6 +178,10 @@ impl Case for FlashCase {
             operands.push(Operand::new("s", DType::F32, [heads, 1, 1, 1]).within(10.0));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.nh, &mut case.kv, &mut case.nb])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{Conv1d, Conv2d, DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -113,6 +113,15 @@ impl Case for Im2col {
             },
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -4,7 +4,7 @@
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -45,6 +45,10 @@ impl Case for Hadamard {
             Operand::new("a", DType::F32, [self.k, self.m, b2, b3]).init(Init::Drawn(hadamard)),
             Operand::new("b", self.type_b, [self.k, self.n, b2, b3]),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.m, &mut case.n])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

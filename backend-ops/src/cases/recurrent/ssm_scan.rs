@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, SsmScan, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -112,6 +112,12 @@ impl Case for Scan {
             operands.extend([of("x", x), of("B", b), of("C", b)]);
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![&mut case.n_head, &mut case.n_seq_tokens, &mut case.n_seqs]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -4,7 +4,7 @@ use ggml_rs::graph::Rope;
 use ggml_rs::{DType, Tensor};
 
 use super::positions::{self, Mode};
-use crate::case::{Case, Gradient, Leaves};
+use crate::case::{Case, Gradient, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -140,6 +140,10 @@ impl Case for RopeCase {
     /// product of frequencies to some units more.
     fn gradient(&self) -> Gradient {
         Gradient::default().tolerance(3e-4)
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
