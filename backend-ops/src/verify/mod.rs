@@ -1,13 +1,15 @@
 //! Cases under the verifier of the simulated device: what no result shows.
 //!
 //! A case runs twice, in ascending and in reversed order of everything that no barrier separates. It fails when the verifier
-//! found something in either run, and when the two results differ in a bit. Without the feature `verifier` the device has no
+//! found something in either run that is not known (`known.rs`, docs/findings.md), and when the two results differ in a bit. Without the feature `verifier` the device has no
 //! verifier, and to ask for it is an error.
 
 #[cfg(feature = "verifier")]
 pub mod barriers;
 #[cfg(feature = "verifier")]
 mod checked;
+#[cfg(feature = "verifier")]
+mod known;
 
 #[cfg(feature = "verifier")]
 pub(crate) use checked::compute;
