@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 
 use crate::cases::Set;
 use crate::cli::{Cli, Environment, Mode, Output};
@@ -12,6 +13,7 @@ use crate::perf::{Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
 use crate::support::{Query, Table};
+use crate::verify;
 
 /// Refuses what a mode does not have.
 ///
@@ -49,7 +51,40 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
         cli.set != Set::Staging || cli.staging.is_none(),
         "--staging: set staging measures every staging; run without it"
     );
+    anyhow::ensure!(
+        verify::is_built_in() || cli.verify.is_none() && cli.mode != Mode::Barriers,
+        "--verify and mode barriers: {}",
+        verify::MISSING
+    );
+    anyhow::ensure!(
+        cli.verify.is_none() || cli.mode == Mode::Test,
+        "--verify: only in mode test"
+    );
     Ok(())
+}
+
+/// Mode `barriers`.
+///
+/// # Errors
+/// When a device has no verifier or the table cannot be written.
+pub fn barriers(session: &Session, bar: &ProgressBar) -> anyhow::Result<Verdict> {
+    #[cfg(feature = "verifier")]
+    {
+        let mut verdict = Verdict::Passed;
+        for &device in &session.devices {
+            let mut out = io::stdout();
+            let seed = session.settings.seed;
+            if !verify::barriers::measure(&session.cases, device, seed, bar, &mut out)? {
+                verdict = Verdict::Failed;
+            }
+        }
+        Ok(verdict)
+    }
+    #[cfg(not(feature = "verifier"))]
+    {
+        let _ = (session, bar);
+        anyhow::bail!("{}", verify::MISSING)
+    }
 }
 
 /// Mode `perf`.

@@ -1,5 +1,7 @@
 //! How gradients of a case are checked.
 
+use ggml_rs::DType;
+
 /// What the gradient check of a case is held to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
@@ -14,6 +16,20 @@ pub struct Gradient {
 }
 
 impl Gradient {
+    /// Of a gradient that is computed from a product's values, with weights of this type. The CPU rounds activations to what it
+    /// multiplies the weights with; a worst element is some three times as far away as that rounds.
+    #[must_use]
+    pub fn of_product(weights: DType) -> Self {
+        let rounding = match weights {
+            DType::F32 => return Self::default(),
+            // 11 bits.
+            DType::F16 => 5e-4,
+            // 8 bits; quantized weights: numbers of 8 bits, in blocks that share a factor.
+            _ => 1e-2,
+        };
+        Self::default().tolerance(3.0 * rounding)
+    }
+
     /// The same with another tolerance; the case says what rounds.
     #[must_use]
     pub fn tolerance(self, tolerance: f64) -> Self {

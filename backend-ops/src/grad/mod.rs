@@ -36,19 +36,17 @@ pub(crate) fn judge(
     result: &mut CaseResult,
 ) -> Result<Outcome, Failure> {
     result.limit = case.gradient().tolerance;
-    if let Some(reason) = unsuited(case, settings) {
-        return Ok(Outcome::Unsupported(reason));
-    }
+    let built = match CaseGraph::new(case, settings.choices) {
+        Err(refused) => return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused))),
+        Ok(built) => built,
+    };
     let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());
     for operands in trainings(case) {
-        if let Some(operand) = operands.iter().find(|operand| !is_near_one(operand)) {
-            return Ok(Outcome::Unsupported(format!(
-                "values of `{}` are extremes, which steps of differences do not fit",
-                operand.name
-            )));
-        }
         let data = generate(case, &operands, settings.seed)?;
-        let options = options(case, &operands, device, settings);
+        if let Some(reason) = unsuited(&built, &operands, &data)? {
+            return Ok(Outcome::Unsupported(reason));
+        }
+        let options = options(case, &built, &operands, device, settings);
         match gradients_of(&options, |g| subject(case, g, &operands, &data, settings)) {
             Err(error) => outcome = not_differentiable(error)?,
             Ok(report) => {
@@ -61,15 +59,45 @@ pub(crate) fn judge(
     Ok(outcome)
 }
 
-/// Why a case has no gradient to check, whatever its op.
-fn unsuited(case: &dyn Case, settings: Settings) -> Option<String> {
-    match CaseGraph::new(case, settings.choices) {
-        Err(refused) => Some(refused_by_ggml_rs(refused)),
-        Ok(built) => match built.output.dtype() {
-            DType::F32 | DType::F16 | DType::BF16 => None,
-            dtype => Some(format!("the result is of {dtype}, which has no gradient")),
-        },
+/// Why a case has no gradient to check, whatever its op: differences with a step of 1/512 need values near 1, and a result that is a
+/// number, and one that f32 has room for.
+fn unsuited(
+    built: &CaseGraph,
+    operands: &[Operand],
+    data: &[OperandData],
+) -> ggml_rs::Result<Option<String>> {
+    let dtype = built.output.dtype();
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+        return Ok(Some(format!(
+            "the result is of {dtype}, which has no gradient"
+        )));
     }
+    let trained = operands.iter().zip(data);
+    let mut trained = trained.filter(|(operand, _)| operand.trained);
+    if let Some((operand, _)) = trained.find(|(_, data)| !is_near_one(data.values())) {
+        let name = operand.name;
+        return Ok(Some(format!(
+            "values of `{name}` are not near 1, as differences need"
+        )));
+    }
+    let Some(result) = built.evaluate(data)? else {
+        return Ok(Some("an op has no definition in f64".to_owned()));
+    };
+    let beyond = |value: &f64| value.is_nan() || (value.is_finite() && value.abs() > LARGEST);
+    Ok(result
+        .iter()
+        .any(beyond)
+        .then(|| "the result is NaN, or almost beyond f32".to_owned()))
+}
+
+/// A result with which an f32 still has room for a sum of gradients.
+const LARGEST: f64 = 1e30;
+
+fn is_near_one(values: &[f32]) -> bool {
+    let largest = values
+        .iter()
+        .fold(0.0, |most: f32, value| most.max(value.abs()));
+    values.iter().all(|value| value.is_finite()) && (1e-2..=1e3).contains(&largest)
 }
 
 /// The case's operands with those marked that are trained, in the order in which it is tried: those that the case names. Where it
@@ -105,20 +133,13 @@ fn trained(operand: Operand) -> Operand {
 /// The trained operands in the range that the case sets for gradients.
 fn within_range(case: &dyn Case, mut operands: Vec<Operand>) -> Vec<Operand> {
     if let Some(range) = case.gradient().range {
+        // Values of other kinds are what their case is about.
+        let uniform = |operand: &&mut Operand| matches!(operand.init, Init::Uniform(_));
         let trained = operands.iter_mut().filter(|operand| operand.trained);
+        let trained = trained.filter(uniform);
         trained.for_each(|operand| operand.init = Init::Uniform(range));
     }
     operands
-}
-
-/// Whether an operand, if it is trained, has values that a step of 1/512 changes by a part of themselves.
-fn is_near_one(operand: &Operand) -> bool {
-    match operand.init {
-        _ if !operand.trained => true,
-        Init::Uniform([low, high]) => (1e-2..=1e3).contains(&low.abs().max(high.abs())),
-        Init::Extremes => false,
-        _ => true,
-    }
 }
 
 fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
@@ -131,6 +152,7 @@ fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result
 
 fn options(
     case: &dyn Case,
+    built: &CaseGraph,
     operands: &[Operand],
     device: Device,
     settings: Settings,
@@ -141,16 +163,16 @@ fn options(
         .floor(case.gradient().floor)
         .device(device)
         .backward(BackwardOptions::default().staging(settings.choices.staging))
-        .elements(elements(case, operands))
+        .elements(elements(case, built, operands))
         .skip_kinks(true)
 }
 
 /// How many elements of each trained operand get differences. By sizes, not by the clock: a seed means the same everywhere.
-fn elements(case: &dyn Case, operands: &[Operand]) -> usize {
+fn elements(case: &dyn Case, built: &CaseGraph, operands: &[Operand]) -> usize {
     let sizes = operands
         .iter()
         .map(|operand| operand.ne.iter().product::<usize>());
-    let values: usize = sizes.sum();
+    let values = sizes.sum::<usize>() + built.output.shape().elements();
     let work = (values as f64).max(case.flops().unwrap_or(0.0) / 2.0);
     let trained = operands.iter().filter(|operand| operand.trained).count();
     let runs = WORK / (4.0 * work.max(1.0) * trained.max(1) as f64);
@@ -305,8 +327,8 @@ mod tests {
     #[test]
     fn a_case_of_kinks_fails() {
         let kinks = Square {
-            range: Some([0.0, 1e-30]),
-            build: |x| x.relu(),
+            range: Some([1.0, 1.000_001]),
+            build: |x| x.clamp(-1.0, 1.0),
             ..square()
         };
         match judged(&kinks).0 {

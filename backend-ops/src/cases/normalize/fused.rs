@@ -3,7 +3,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves, smaller};
+use crate::case::{Case, Gradient, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -75,6 +75,11 @@ impl Case for FusedNorm {
             operands.push(operand("c", self.ne));
         }
         operands
+    }
+
+    /// As for the norms alone: rows of few elements hardly change.
+    fn gradient(&self) -> Gradient {
+        Gradient::default().floor(0.1)
     }
 
     fn smaller(&self) -> Vec<Box<dyn Case>> {

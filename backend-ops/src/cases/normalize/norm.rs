@@ -139,9 +139,10 @@ impl Case for Norm {
         }
     }
 
-    /// Rows of one element, and of few with the same sign, hardly change: what is left are parts in a million of two that cancel.
+    /// Rows of few elements hardly change, those of one by no more than eps: what is left are parts in a million of two terms that
+    /// cancel, each of which is about 0.1 (a row's values are up to 10).
     fn gradient(&self) -> Gradient {
-        Gradient::default().floor(1e-2)
+        Gradient::default().floor(0.1)
     }
 
     fn measure(&self) -> Measure {

@@ -4,7 +4,7 @@ use ggml_rs::graph::Rope;
 use ggml_rs::{DType, Tensor};
 
 use super::positions::{self, Mode};
-use crate::case::{Case, Leaves, smaller};
+use crate::case::{Case, Gradient, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -134,6 +134,12 @@ impl Case for RopeCase {
             operands.push(factors.init(Init::Uniform([0.9, 1.1])));
         }
         operands
+    }
+
+    /// The kernel multiplies its way from one frequency to the next, and angles reach 512: an f32 is right to 3e-5 there, and the
+    /// product of frequencies to some units more.
+    fn gradient(&self) -> Gradient {
+        Gradient::default().tolerance(3e-4)
     }
 
     fn smaller(&self) -> Vec<Box<dyn Case>> {

@@ -3,8 +3,8 @@
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
-    with_infinities,
+    Case, Choices, Gradient, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller,
+    with_extremes, with_infinities,
 };
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -137,6 +137,11 @@ impl Case for Unary {
             DType::F32 if matches!(self.op(), "GELU" | "GELU_QUICK") => 2e-7,
             _ => 1e-7,
         }
+    }
+
+    /// Where functions bend: far out they are flat, or beyond f32.
+    fn gradient(&self) -> Gradient {
+        Gradient::default().within(-4.0, 4.0)
     }
 
     fn relaxations(&self) -> Vec<Relaxation> {

@@ -4,7 +4,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::{ids, used};
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Gradient, Leaves};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -95,6 +95,11 @@ impl Case for MulMatIdFusion {
             true => out.mul(leaves[2 + self.o]),
             false => Ok(out),
         }
+    }
+
+    /// The gradient of the weights is the product itself.
+    fn gradient(&self) -> Gradient {
+        Gradient::of_product(self.type_a)
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
