@@ -292,7 +292,7 @@ fn the_kernels_that_ran_are_shown_with_their_memory() {
 fn any_number_of_workers_gives_the_same_report() {
     let report = |jobs: &str| {
         let args = [
-            "test", "-b", "CPU", "-o", "CPY,ADD", "-p", "=f16,ne", "--output", "json", "-j", jobs,
+            "test", "-b", "CPU", "-o", "ADD,CONT", "-p", "type=f16", "--output", "json", "-j", jobs,
         ];
         let output = backend_ops(&args);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
