@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_is_not_built_yet_is_refused_rather_than_ignored() {
-        for args in [["-j", "0"]] {
+        for args in [&["-j", "0"][..]] {
             assert_eq!(
                 parse(args).expect_err("not in this version").exit_code(),
                 2,

@@ -14,7 +14,7 @@ mod checked;
 pub use checked::{Checked, Sum};
 
 use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
-use ggml_rs::{BackwardOptions, Builder, DType, Device};
+use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph};
 
 use crate::case::{Case, CaseGraph, Leaves};
 use crate::data::{Init, Operand, OperandData};
@@ -37,14 +37,20 @@ pub(crate) fn judge(
 ) -> Result<Outcome, Failure> {
     result.limit = case.gradient().tolerance;
     let built = match CaseGraph::new(case, settings.choices) {
-        Err(refused) => {
-            let reason = format!("ggml-rs refuses it: {refused}");
-            return Ok(Outcome::Unsupported(reason));
-        }
+        Err(refused) => return Ok(Outcome::Unsupported(refusal(refused))),
         Ok(built) => built,
     };
+    if !is_float(built.output.dtype()) {
+        let reason = format!("the result is of {}", built.output.dtype());
+        return Ok(Outcome::Unsupported(reason));
+    }
     let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());
     for operands in trainings(case) {
+        // Before anything is computed.
+        if let Err(error) = differentiate(case, &operands, settings) {
+            outcome = not_differentiable(error)?;
+            continue;
+        }
         let data = generate(case, &operands, settings.seed)?;
         if let Some(reason) = unsuited(&built, &operands, &data)? {
             return Ok(Outcome::Unsupported(reason));
@@ -69,10 +75,6 @@ fn unsuited(
     operands: &[Operand],
     data: &[OperandData],
 ) -> ggml_rs::Result<Option<String>> {
-    let dtype = built.output.dtype();
-    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-        return Ok(Some(format!("the result is of {dtype}, which has no gradient")));
-    }
     let trained = operands.iter().zip(data);
     let mut trained = trained.filter(|(operand, _)| operand.trained);
     if let Some((operand, _)) = trained.find(|(_, data)| !is_near_one(data.values())) {
@@ -87,6 +89,42 @@ fn unsuited(
         .iter()
         .any(beyond)
         .then(|| "the result is NaN, or almost beyond f32".to_owned()))
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Builds the case's graph with a backward, which is thrown away.
+fn differentiate(
+    case: &dyn Case,
+    operands: &[Operand],
+    settings: Settings,
+) -> ggml_rs::Result<()> {
+    Graph::build(|g| {
+        let (leaves, _) = Leaves::declare(g, operands, settings.choices, true)?;
+        let result = case.build(&leaves)?;
+        let result = match result.dtype() {
+            DType::F32 if result.is_contiguous() => result,
+            DType::F32 => result.cont()?,
+            _ => result.cast(DType::F32)?,
+        };
+        let loss = result.sum()?;
+        g.backward(loss)?;
+        g.output("loss", loss)
+    })?;
+    Ok(())
+}
+
+/// What ggml-rs has against a graph, without the operands: cases that are refused alike are counted together.
+fn refusal(error: ggml_rs::Error) -> String {
+    use ggml_rs::Error::{DType, Layout, Param, Shape};
+    match error {
+        Shape(why) | DType(why) | Layout(why) | Param(why) => {
+            format!("ggml-rs refuses {}: {}", why.op, why.detail)
+        }
+        other => format!("ggml-rs refuses it: {other}"),
+    }
 }
 
 /// A result with which an f32 still has room for a sum of gradients.
