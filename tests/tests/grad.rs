@@ -1,57 +1,61 @@
-//! `backend-ops grad` over a subset: no gradient is wrong, none ends the process, and every op with a backward that the subset
-//! can reach is reached.
+//! `backend-ops grad` over a subset, on the CPU: no gradient is wrong, no case ends the process, and every op with a backward is in
+//! a case that passes.
 
-use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
+use backend_ops::case::Case;
+use backend_ops::cases::Set;
 use ggml_rs::check::differentiable_ops;
 use ggml_rs_tests::{Run, backend_ops};
 
-/// A row of `--output json`, as far as it matters here.
-#[derive(serde::Deserialize)]
-struct Row {
-    op_name: String,
-    op_params: String,
-    test_mode: String,
-    supported: bool,
-    passed: bool,
-    error_message: String,
+/// Larger cases of the quick set are for the full run: they have no ops or parameters of their own.
+const MOST_ELEMENTS: usize = 5_000;
+
+/// The quick set has every value of every parameter of every op; these are its small cases.
+fn subset() -> Vec<Box<dyn Case>> {
+    let mut cases = Set::Quick.cases();
+    cases.retain(|case| {
+        let operands = case.operands();
+        let sizes = operands
+            .iter()
+            .map(|operand| operand.ne.iter().product::<usize>());
+        sizes.sum::<usize>() <= MOST_ELEMENTS
+    });
+    cases
 }
 
-fn grad(args: &[&str]) -> Run {
-    let fixed = ["grad", "-b", "CPU", "--output", "json"];
+fn grad(cases: &[Box<dyn Case>]) -> Run {
+    let names: Vec<_> = cases.iter().map(|case| case.name()).collect();
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("grad-cases.txt");
+    fs::write(&file, names.join("\n")).expect("a folder for temporary files");
+    let file = file.to_str().expect("a name in UTF-8");
     let exe = env!("CARGO_BIN_EXE_backend-ops-under-test");
-    backend_ops(exe, &[&fixed, args].concat()).expect("backend-ops starts")
+    backend_ops(exe, &["grad", "-b", "CPU", "--test-file", file]).expect("backend-ops starts")
 }
-
-fn rows(run: &Run) -> Vec<Row> {
-    let rows = run.stdout.lines().map(serde_json::from_str);
-    rows.collect::<Result<_, _>>().expect("a row a line")
-}
-
-/// Ops with a backward that no case of the subset is named after: fusions and composed graphs reach them, or ggml-rs's own tests
-/// (`tests/gradients`), which demand a case for each.
-const UNNAMED: usize = 6;
 
 #[test]
-fn gradients_of_a_cover_of_all_parameters_are_right() {
-    let run = grad(&["--set", "quick"]);
-    let rows = rows(&run);
-    let wrong: Vec<_> = (rows.iter().filter(|row| row.supported && !row.passed))
-        .map(|row| format!("{}({}): {}", row.op_name, row.op_params, row.error_message))
-        .collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
-    assert!(rows.iter().all(|row| row.test_mode == "grad"));
-
-    let passed = rows.iter().filter(|row| row.passed);
-    let named: BTreeSet<String> = passed.map(|row| row.op_name.clone()).collect();
-    let all = differentiable_ops().expect("a CPU that ggml was compiled for");
-    let missing: Vec<_> = all.difference(&named).collect();
-    println!(
-        "{} rows, {} of {} ops with a backward; missing: {missing:?}",
-        rows.len(),
-        all.len() - missing.len(),
-        all.len()
+fn small_cases_of_every_op_have_the_right_gradients() {
+    let run = grad(&subset());
+    let failures: Vec<_> = run.failures();
+    assert!(failures.is_empty(), "{failures:#?}");
+    let (passed, ran) = run.tally().expect("it ran to its end");
+    assert_eq!(
+        (run.status.code(), passed),
+        (Some(0), ran),
+        "{}",
+        run.transcript()
     );
-    assert!(missing.len() <= UNNAMED, "no case passed: {missing:?}");
+    assert!(
+        !run.stdout.contains("the process died"),
+        "{}",
+        run.transcript()
+    );
+
+    let all = differentiable_ops()
+        .expect("a CPU that ggml was compiled for")
+        .len();
+    let covered = format!("ops with a backward in a case that passed: {all} of {all}");
+    println!("{passed} cases; {covered}");
+    assert!(run.stdout.contains(&covered), "{}", run.transcript());
 }

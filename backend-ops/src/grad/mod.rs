@@ -14,7 +14,7 @@ mod checked;
 pub use checked::{Checked, Sum};
 
 use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
-use ggml_rs::{BackwardOptions, Builder, DType, Device};
+use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph};
 
 use crate::case::{Case, CaseGraph, Leaves};
 use crate::data::{Init, Operand, OperandData};
@@ -40,8 +40,17 @@ pub(crate) fn judge(
         Err(refused) => return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused))),
         Ok(built) => built,
     };
+    if !is_float(built.output.dtype()) {
+        let reason = format!("the result is of {}", built.output.dtype());
+        return Ok(Outcome::Unsupported(reason));
+    }
     let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());
     for operands in trainings(case) {
+        // Before anything is computed.
+        if let Err(error) = differentiate(case, &operands, settings) {
+            outcome = not_differentiable(error)?;
+            continue;
+        }
         let data = generate(case, &operands, settings.seed)?;
         if let Some(reason) = unsuited(&built, &operands, &data)? {
             return Ok(Outcome::Unsupported(reason));
@@ -66,12 +75,6 @@ fn unsuited(
     operands: &[Operand],
     data: &[OperandData],
 ) -> ggml_rs::Result<Option<String>> {
-    let dtype = built.output.dtype();
-    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-        return Ok(Some(format!(
-            "the result is of {dtype}, which has no gradient"
-        )));
-    }
     let trained = operands.iter().zip(data);
     let mut trained = trained.filter(|(operand, _)| operand.trained);
     if let Some((operand, _)) = trained.find(|(_, data)| !is_near_one(data.values())) {
@@ -88,6 +91,27 @@ fn unsuited(
         .iter()
         .any(beyond)
         .then(|| "the result is NaN, or almost beyond f32".to_owned()))
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Builds the case's graph with a backward, which is thrown away.
+fn differentiate(case: &dyn Case, operands: &[Operand], settings: Settings) -> ggml_rs::Result<()> {
+    Graph::build(|g| {
+        let (leaves, _) = Leaves::declare(g, operands, settings.choices, true)?;
+        let result = case.build(&leaves)?;
+        let result = match result.dtype() {
+            DType::F32 if result.is_contiguous() => result,
+            DType::F32 => result.cont()?,
+            _ => result.cast(DType::F32)?,
+        };
+        let loss = result.sum()?;
+        g.backward(loss)?;
+        g.output("loss", loss)
+    })?;
+    Ok(())
 }
 
 /// A result with which an f32 still has room for a sum of gradients.
