@@ -28,7 +28,7 @@ pub(super) fn check(node: &Node) -> Verdict {
 
 /// The place of the hint among MUL_MAT's parameters, and what says that `a` is a Hadamard matrix.
 const HINT: usize = 1;
-const IS_HADAMARD: i32 = ggml_sys::GGML_HINT_SRC0_IS_HADAMARD as i32;
+const IS_HADAMARD: i32 = ggml_sys::GGML_HINT_SRC0_IS_HADAMARD;
 
 fn out_prod(a: &Layout, b: &Layout) -> Verdict {
     dtype(is_float(a.dtype) || a.dtype.dequantizes(), "a", a)?;
