@@ -17,7 +17,9 @@ fn subset() -> Vec<Box<dyn Case>> {
     let mut cases = Set::Quick.cases();
     cases.retain(|case| {
         let operands = case.operands();
-        let sizes = operands.iter().map(|operand| operand.ne.iter().product::<usize>());
+        let sizes = operands
+            .iter()
+            .map(|operand| operand.ne.iter().product::<usize>());
         sizes.sum::<usize>() <= MOST_ELEMENTS
     });
     cases
@@ -38,10 +40,21 @@ fn small_cases_of_every_op_have_the_right_gradients() {
     let failures: Vec<_> = run.failures();
     assert!(failures.is_empty(), "{failures:#?}");
     let (passed, ran) = run.tally().expect("it ran to its end");
-    assert_eq!((run.status.code(), passed), (Some(0), ran), "{}", run.transcript());
-    assert!(!run.stdout.contains("the process died"), "{}", run.transcript());
+    assert_eq!(
+        (run.status.code(), passed),
+        (Some(0), ran),
+        "{}",
+        run.transcript()
+    );
+    assert!(
+        !run.stdout.contains("the process died"),
+        "{}",
+        run.transcript()
+    );
 
-    let all = differentiable_ops().expect("a CPU that ggml was compiled for").len();
+    let all = differentiable_ops()
+        .expect("a CPU that ggml was compiled for")
+        .len();
     let covered = format!("ops with a backward in a case that passed: {all} of {all}");
     println!("{passed} cases; {covered}");
     assert!(run.stdout.contains(&covered), "{}", run.transcript());

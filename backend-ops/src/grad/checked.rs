@@ -45,7 +45,11 @@ impl Checked {
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} elements by differences", self.elements, self.of)?;
+        write!(
+            f,
+            "{} of {} elements by differences",
+            self.elements, self.of
+        )?;
         if self.kinks > 0 {
             write!(f, ", {} at kinks left out", self.kinks)?;
         }
@@ -127,7 +131,10 @@ impl Sum {
         }
         if !self.on_cpu.is_empty() {
             let ops: Vec<_> = self.on_cpu.iter().map(|op| &**op).collect();
-            lines.push(format!("on the CPU, as the device lacks them: {}", ops.join(", ")));
+            lines.push(format!(
+                "on the CPU, as the device lacks them: {}",
+                ops.join(", ")
+            ));
         }
         lines.extend(self.worst.iter().map(|(_, what)| format!("worst {what}")));
         Ok(lines)
@@ -172,8 +179,14 @@ mod tests {
         assert!(sum.lines().expect("a CPU")[1].contains(&format!(": 0 of {all}")));
         sum.add("MUL(2)", 1e-5, true, &checked(3, 1e-6));
         let lines = sum.lines().expect("a CPU");
-        assert!(lines[0].ends_with("3 at kinks left out, in 1 cases"), "{lines:?}");
+        assert!(
+            lines[0].ends_with("3 at kinks left out, in 1 cases"),
+            "{lines:?}"
+        );
         assert!(lines[1].contains(&format!(": 1 of {all}")), "{lines:?}");
-        assert!(lines.last().is_some_and(|line| line.contains("MUL(1)")), "{lines:?}");
+        assert!(
+            lines.last().is_some_and(|line| line.contains("MUL(1)")),
+            "{lines:?}"
+        );
     }
 }

@@ -79,7 +79,9 @@ fn unsuited(
     let mut trained = trained.filter(|(operand, _)| operand.trained);
     if let Some((operand, _)) = trained.find(|(_, data)| !is_near_one(data.values())) {
         let name = operand.name;
-        return Ok(Some(format!("values of `{name}` are not near 1, as differences need")));
+        return Ok(Some(format!(
+            "values of `{name}` are not near 1, as differences need"
+        )));
     }
     let Some(result) = built.evaluate(data)? else {
         return Ok(Some("an op has no definition in f64".to_owned()));
@@ -96,11 +98,7 @@ fn is_float(dtype: DType) -> bool {
 }
 
 /// Builds the case's graph with a backward, which is thrown away.
-fn differentiate(
-    case: &dyn Case,
-    operands: &[Operand],
-    settings: Settings,
-) -> ggml_rs::Result<()> {
+fn differentiate(case: &dyn Case, operands: &[Operand], settings: Settings) -> ggml_rs::Result<()> {
     Graph::build(|g| {
         let (leaves, _) = Leaves::declare(g, operands, settings.choices, true)?;
         let result = case.build(&leaves)?;
@@ -131,7 +129,9 @@ fn refusal(error: ggml_rs::Error) -> String {
 const LARGEST: f64 = 1e30;
 
 fn is_near_one(values: &[f32]) -> bool {
-    let largest = values.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+    let largest = values
+        .iter()
+        .fold(0.0, |most: f32, value| most.max(value.abs()));
     values.iter().all(|value| value.is_finite()) && (1e-2..=1e3).contains(&largest)
 }
 
@@ -177,11 +177,7 @@ fn within_range(case: &dyn Case, mut operands: Vec<Operand>) -> Vec<Operand> {
     operands
 }
 
-fn generate(
-    case: &dyn Case,
-    operands: &[Operand],
-    seed: u64,
-) -> ggml_rs::Result<Vec<OperandData>> {
+fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
     let name = case.name();
     operands
         .iter()
@@ -208,7 +204,9 @@ fn options(
 
 /// How many elements of each trained operand get differences. By sizes, not by the clock: a seed means the same everywhere.
 fn elements(case: &dyn Case, built: &CaseGraph, operands: &[Operand]) -> usize {
-    let sizes = operands.iter().map(|operand| operand.ne.iter().product::<usize>());
+    let sizes = operands
+        .iter()
+        .map(|operand| operand.ne.iter().product::<usize>());
     let values = sizes.sum::<usize>() + built.output.shape().elements();
     let work = (values as f64).max(case.flops().unwrap_or(0.0) / 2.0);
     let trained = operands.iter().filter(|operand| operand.trained).count();
@@ -260,7 +258,10 @@ fn verdict(report: &GradientReport, checked: &Checked) -> Result<(), Failure> {
             checked.elements + checked.kinks
         )));
     }
-    for (what, found) in [("backward in f64", &report.formula), ("device", &report.device)] {
+    for (what, found) in [
+        ("backward in f64", &report.formula),
+        ("device", &report.device),
+    ] {
         if !found.passes() {
             return Err(Failure::Gradient(format!("{what}: {found}")));
         }
@@ -346,7 +347,11 @@ mod tests {
             build: |x| x.argmax(),
             ..square()
         };
-        for (case, reason) in [(untrained, "trained"), (flat, "constant"), (integers, "i32")] {
+        for (case, reason) in [
+            (untrained, "trained"),
+            (flat, "constant"),
+            (integers, "i32"),
+        ] {
             match judged(&case).0 {
                 Ok(Outcome::Unsupported(why)) => assert!(why.contains(reason), "{why}"),
                 other => panic!("{other:?}"),

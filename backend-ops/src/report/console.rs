@@ -271,7 +271,11 @@ impl<W: Write> Report for ConsoleReport<'_, W> {
         for exact in &result.exact {
             self.show_exact(exact)?;
         }
-        if let Some(checked) = result.gradient.as_ref().filter(|checked| checked.is_partial()) {
+        if let Some(checked) = result
+            .gradient
+            .as_ref()
+            .filter(|checked| checked.is_partial())
+        {
             writeln!(self.out, "      {checked}")?;
         }
         for line in arms::lines(&result.arms) {

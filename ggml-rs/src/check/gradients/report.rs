@@ -142,7 +142,7 @@ mod tests {
             "x",
             &[3.0, 0.0, -4.0, 0.0],
             &[3.0, 0.01, -4.0, 0.0],
-            1e-3,
+            limits(1e-3),
             |_| false,
         );
         assert_eq!((found.index, found.error), (1, 0.01 / 2.5));
@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn what_is_skipped_counts_in_no_way() {
-        let found = worst("x", &[1e9, 1.0], &[0.0, 1.5], limits(1e-3), |element| element == 0);
+        let found = worst("x", &[1e9, 1.0], &[0.0, 1.5], limits(1e-3), |element| {
+            element == 0
+        });
         assert_eq!((found.index, found.error), (1, 0.5));
         assert!(worst("x", &[1.0], &[2.0], limits(0.0), |_| true).passes());
     }
