@@ -12,6 +12,7 @@ use ggml_rs::{Route, Staging};
 
 use crate::cases::Set;
 use crate::exact::Exactness;
+use crate::verify::Rules;
 
 /// The seed of a run that names none: the same data everywhere, so that a report can be compared with the last one.
 const DEFAULT_SEED: u64 = 1;
@@ -31,6 +32,7 @@ Examples:
   backend-ops test --set quick                            minutes: every value of every parameter at least once
   backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
   backend-ops grad -o MUL_MAT -p type_a=f32               gradients on the CPU, which -b changes
+  backend-ops test -b MTL0 --set quick --verify           races, uninitialised reads and more, on the simulated device
   backend-ops test -o MUL_MAT --bisect                    shrinks the first failing case of each operation
 
 Worker processes (-j):
@@ -140,6 +142,11 @@ pub struct Cli {
     #[arg(long, value_name = "ULP", num_args = 0..=1, require_equals = true)]
     pub exact: Option<Option<u32>>,
 
+    /// Let the simulated device's verifier judge too: races, uninitialised reads, accesses out of bounds, dependence on order
+    /// (needs a build with --features verifier)
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "hardware")]
+    pub verify: Option<Rules>,
+
     /// Look for the smallest form of a failing case
     #[arg(long)]
     pub bisect: bool,
@@ -192,6 +199,9 @@ impl Cli {
             None => {}
             Some(Exactness::Report) => flags.push("--exact".to_owned()),
             Some(Exactness::Within(ulp)) => flags.push(format!("--exact={ulp}")),
+        }
+        if let Some(rules) = self.verify.and_then(|rules| rules.to_possible_value()) {
+            flags.push(format!("--verify={}", rules.get_name()));
         }
         flags
     }
@@ -267,6 +277,9 @@ pub enum Mode {
     Perf,
     /// List which cases a device runs, without running them
     Support,
+    /// Take out every barrier of the simulated device's kernels, one at a time, and see whether the verifier misses it (needs
+    /// a build with --features verifier)
+    Barriers,
 }
 
 impl Mode {
@@ -278,6 +291,7 @@ impl Mode {
             Self::Grad => "grad",
             Self::Perf => "perf",
             Self::Support => "support",
+            Self::Barriers => "barriers",
         }
     }
 }
@@ -409,9 +423,9 @@ mod tests {
     }
 
     #[test]
-    fn no_workers_at_all_are_refused() {
-        let refused = parse(&["-j", "0"]).expect_err("who would run it");
-        assert_eq!(refused.exit_code(), 2);
+    fn what_makes_no_sense_is_refused_rather_than_ignored() {
+        let error = parse(&["-j", "0"]).expect_err("no workers at all");
+        assert_eq!(error.exit_code(), 2);
     }
 
     #[test]

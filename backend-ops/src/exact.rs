@@ -222,7 +222,7 @@ mod tests {
             (DType::F16, ROW),
             Against::Reference,
             &[1.0],
-            &[1.0009765625],
+            &[1.0 + 1.0 / 1024.0],
         );
         assert_eq!(half.furthest.map(|at| at.ulp), Some(1.0));
         let tiny = measure(&[0.0], &[f32::from_bits(3)]);

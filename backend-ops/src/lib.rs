@@ -47,5 +47,6 @@ pub mod study;
 pub mod support;
 pub mod test_file;
 pub mod vars;
+pub mod verify;
 mod wire;
 pub mod worker;

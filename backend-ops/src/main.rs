@@ -91,6 +91,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         Mode::Test | Mode::Grad => report(cli, &session, &environment),
         Mode::Perf => modes::perf(cli, session, &environment),
         Mode::Support => modes::support(cli, session, &environment),
+        Mode::Barriers => modes::barriers(&session, &progress_bar()),
     }
 }
 
@@ -103,6 +104,7 @@ fn settings(cli: &Cli) -> Settings {
         },
         require_support: cli.case_set().requires_support(),
         exact: cli.exactness(),
+        verify: cli.verify,
         gradients: cli.mode == Mode::Grad,
     }
 }

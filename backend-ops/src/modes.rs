@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 
 use crate::cases::Set;
 use crate::cli::{Cli, Environment, Mode, Output};
@@ -12,6 +13,7 @@ use crate::perf::{Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
 use crate::support::{Query, Table};
+use crate::verify;
 
 /// Refuses what a mode does not have.
 ///
@@ -33,10 +35,56 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
         cli.set
     );
     anyhow::ensure!(
+        cli.mode == Mode::Test || cli.exact.is_none(),
+        "--exact: only mode test compares elements"
+    );
+    let judges = matches!(cli.mode, Mode::Test | Mode::Grad);
+    anyhow::ensure!(
+        judges || !cli.bisect,
+        "--bisect: only modes test and grad have cases that fail"
+    );
+    anyhow::ensure!(
+        judges || cli.jobs.is_none_or(|jobs| jobs == 1),
+        "-j: only modes test and grad run cases side by side"
+    );
+    anyhow::ensure!(
         cli.set != Set::Staging || cli.staging.is_none(),
         "--staging: set staging measures every staging; run without it"
     );
+    anyhow::ensure!(
+        verify::is_built_in() || cli.verify.is_none() && cli.mode != Mode::Barriers,
+        "--verify and mode barriers: {}",
+        verify::MISSING
+    );
+    anyhow::ensure!(
+        cli.verify.is_none() || cli.mode == Mode::Test,
+        "--verify: only in mode test"
+    );
     Ok(())
+}
+
+/// Mode `barriers`.
+///
+/// # Errors
+/// When a device has no verifier or the table cannot be written.
+pub fn barriers(session: &Session, bar: &ProgressBar) -> anyhow::Result<Verdict> {
+    #[cfg(feature = "verifier")]
+    {
+        let mut verdict = Verdict::Passed;
+        for &device in &session.devices {
+            let mut out = io::stdout();
+            let seed = session.settings.seed;
+            if !verify::barriers::measure(&session.cases, device, seed, bar, &mut out)? {
+                verdict = Verdict::Failed;
+            }
+        }
+        Ok(verdict)
+    }
+    #[cfg(not(feature = "verifier"))]
+    {
+        let _ = (session, bar);
+        anyhow::bail!("{}", verify::MISSING)
+    }
 }
 
 /// Mode `perf`.
@@ -146,6 +194,9 @@ mod tests {
         for (args, part) in [
             (&["test", "--output", "markdown"][..], "only mode support"),
             (&["support", "--update", "x"], "only with --output markdown"),
+            (&["grad", "--exact"], "only mode test"),
+            (&["perf", "--bisect"], "only modes test and grad"),
+            (&["support", "-j", "2"], "only modes test and grad"),
             (&["test", "--set", "staging"], "use mode perf"),
             (&["support", "--set", "perf"], "use mode perf"),
             (

@@ -71,6 +71,9 @@ pub enum Failure {
     /// The graph could not be allocated or computed.
     #[error("{0}")]
     Compute(String),
+    /// What the verifier of the simulated device found.
+    #[error("{}", _0.join("; "))]
+    Rules(Vec<String>),
     /// What the stagings of a case are held to, or a failure in one of them.
     #[error("{0}")]
     Study(String),
@@ -126,6 +129,7 @@ impl Failure {
         match self {
             Self::Nan { .. } | Self::Inf { .. } | Self::Nmse { .. } => Kind::Values,
             Self::Inexact(_) | Self::Study(_) | Self::Gradient(_) => Kind::Values,
+            Self::Rules(_) => Kind::Error,
             Self::Sentinel(_) => Kind::Sentinel,
             Self::Routing(_) => Kind::Routing,
             Self::Compute(_) | Self::Panicked(_) => Kind::Error,

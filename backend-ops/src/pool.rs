@@ -187,7 +187,7 @@ pub enum Event {
     /// A worker has taken this case.
     Taken(usize),
     /// A case is done: its result, or how its worker ended.
-    Done(usize, Result<CaseResult, String>),
+    Done(usize, Box<Result<CaseResult, String>>),
     /// There is no worker to be had.
     Failed(Error),
 }
@@ -265,7 +265,7 @@ impl Pool<'_> {
         if result.is_err() {
             *worker = None;
         }
-        Event::Done(case, result)
+        Event::Done(case, Box::new(result))
     }
 
     fn register(&self, worker: &Worker) {

@@ -8,13 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Backend, Device, DeviceKind, Placement, Plan, PlanOptions};
+use ggml_rs::{Backend, Device, DeviceKind, Output, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
 use crate::data::{OperandData, values_of};
 use crate::exact::{Exact, Exactness};
 use crate::grad;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
+use crate::verify::Rules;
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
 const SENTINEL_BYTES: usize = 4096;
@@ -93,6 +94,8 @@ pub struct Settings {
     pub exact: Option<Exactness>,
     /// Whether gradients are checked, and not results.
     pub gradients: bool,
+    /// Whether the simulated device's verifier judges too, and by which rules.
+    pub verify: Option<Rules>,
 }
 
 impl Settings {
@@ -105,14 +108,17 @@ impl Settings {
             require_support: false,
             exact: None,
             gradients: true,
+            verify: None,
         }
     }
 }
 
 /// What a device made of a case.
-struct Computed {
-    values: Vec<f32>,
-    dispatches: Vec<Dispatch>,
+pub(crate) struct Computed {
+    /// The result's values.
+    pub values: Vec<f32>,
+    /// The pipelines dispatched, where the device records them.
+    pub dispatches: Vec<Dispatch>,
 }
 
 /// Runs a case. `cpu` is ggml's CPU backend for the second comparison; where it is itself under test, the f64 reference
@@ -162,9 +168,7 @@ fn judge(
     }
     let built = match CaseGraph::new(case, settings.choices) {
         Err(refused) if !settings.require_support => {
-            return Ok(Outcome::Unsupported(format!(
-                "ggml-rs refuses it: {refused}"
-            )));
+            return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused)));
         }
         built => built?,
     };
@@ -183,7 +187,10 @@ fn judge(
     };
 
     let form = (built.output.dtype(), built.output.shape().ne());
-    let Computed { values, dispatches } = compute(built, target, &data)?;
+    let Computed { values, dispatches } = match settings.verify {
+        Some(rules) => verified(case, settings.choices, rules, target, &data)?,
+        None => compute(built, target, &data)?,
+    };
     result.kernels = dispatches;
     result.hash = Some(hash_bits(&values));
     let exact = settings.exact.filter(|_| case.measure().is_in_order());
@@ -241,28 +248,54 @@ pub(crate) fn generate(case: &dyn Case, seed: u64) -> ggml_rs::Result<Vec<Operan
         .collect()
 }
 
-/// Computes the case with every tensor in a buffer of its own, sentinels behind each.
+/// Computes the case under the verifier.
+fn verified(
+    case: &dyn Case,
+    choices: Choices,
+    rules: Rules,
+    target: &mut Target,
+    data: &[OperandData],
+) -> Result<Computed, Failure> {
+    #[cfg(feature = "verifier")]
+    return crate::verify::compute(case, choices, rules, target, data);
+    #[cfg(not(feature = "verifier"))]
+    {
+        let _ = (case, choices, rules, target, data);
+        Err(Failure::Compute(crate::verify::MISSING.to_owned()))
+    }
+}
+
+/// Computes the case.
 fn compute(
     built: CaseGraph,
     target: &mut Target,
     data: &[OperandData],
 ) -> ggml_rs::Result<Computed> {
-    let backend = target.backend()?;
+    let (mut plan, output) = prepare(built, target, data)?;
+    let dispatches = plan.run_traced(target.backend()?)?;
+    plan.check_sentinels()?;
+    Ok(Computed {
+        values: values_of(output.dtype(), &plan.read_bytes(&output)?)?,
+        dispatches,
+    })
+}
+
+/// A plan with every tensor in a buffer of its own, sentinels behind each, and the operands set.
+pub(crate) fn prepare(
+    built: CaseGraph,
+    target: &mut Target,
+    data: &[OperandData],
+) -> ggml_rs::Result<(Plan, Output)> {
     let options = PlanOptions {
         placement: Placement::Separate {
             sentinel_bytes: SENTINEL_BYTES,
         },
     };
-    let mut plan = Plan::new(built.graph, backend, options)?;
+    let mut plan = Plan::new(built.graph, target.backend()?, options)?;
     for (input, data) in built.inputs.iter().zip(data) {
         plan.set_bytes(input, data.bytes())?;
     }
-    let dispatches = plan.run_traced(backend)?;
-    plan.check_sentinels()?;
-    Ok(Computed {
-        values: values_of(built.output.dtype(), &plan.read_bytes(&built.output)?)?,
-        dispatches,
-    })
+    Ok((plan, built.output))
 }
 
 /// What ggml's CPU backend makes of the case, which is what upstream compares with; `None` where it does not support it.
@@ -354,6 +387,17 @@ fn check_routing(
     match case.routing(device.tensor_api() == Some(true), choices) {
         Some(routing) => routing.check(dispatches).map_err(Failure::Routing),
         None => Ok(()),
+    }
+}
+
+/// Why ggml-rs refuses a case, in words that cases share: without the operands, and without the line that called it.
+pub(crate) fn refused_by_ggml_rs(error: ggml_rs::Error) -> String {
+    use ggml_rs::Error::{DType, Layout, Param, Shape};
+    match error {
+        Shape(at) | DType(at) | Layout(at) | Param(at) => {
+            format!("ggml-rs refuses it: {}: {}", at.op, at.detail)
+        }
+        other => format!("ggml-rs refuses it: {other}"),
     }
 }
 

@@ -198,7 +198,7 @@ impl Session {
                 Event::Failed(error) => return Err(Error::from(error)),
                 Event::Done(index, answer) => {
                     progress.bar.inc(1);
-                    early.insert(index, named(&*self.cases[index], answer));
+                    early.insert(index, named(&*self.cases[index], *answer));
                     while let Some(result) = early.remove(&next) {
                         progress.begin(&names[next])?;
                         progress.end(next, &result)?;

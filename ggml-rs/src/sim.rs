@@ -9,9 +9,17 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
+#[cfg(feature = "verifier")]
+mod verifier;
+
 use std::ops::Sub;
 
 use crate::device::Device;
+
+#[cfg(feature = "verifier")]
+pub use verifier::{
+    Access, Address, Barrier, Detector, Finding, Lane, Lockstep, Order, Position, Site, Verifier,
+};
 
 /// Why this machine has no simulated Metal device although the feature `metal-sim` compiles it in; `None` where it has one,
 /// and where it is not compiled in.

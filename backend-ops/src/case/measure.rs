@@ -72,6 +72,14 @@ fn key(value: f32) -> i32 {
     bits ^ ((bits >> 31) as u32 >> 1) as i32
 }
 
+impl Measure {
+    /// Whether each element of a result has its own value to be compared with.
+    #[must_use]
+    pub fn is_in_order(self) -> bool {
+        matches!(self, Self::Values | Self::ValuesAndNan)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,13 +121,5 @@ mod tests {
         let ordered = [f32::NEG_INFINITY, -1.0, -0.0, 0.0, 1e-40, 1.0, f32::NAN];
         assert!(ordered.map(key).is_sorted());
         assert_eq!(key(-f32::NAN).min(key(f32::NEG_INFINITY)), key(-f32::NAN));
-    }
-}
-
-impl Measure {
-    /// Whether each element of a result has its own value to be compared with.
-    #[must_use]
-    pub fn is_in_order(self) -> bool {
-        matches!(self, Self::Values | Self::ValuesAndNan)
     }
 }

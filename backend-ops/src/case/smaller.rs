@@ -126,20 +126,21 @@ mod tests {
         );
     }
 
+    /// `find` relies on it: a size that a case string leaves out at its default cannot be among them.
     #[test]
-    fn every_smaller_form_is_smaller_and_of_the_same_op() {
-        for case in Set::Upstream.cases() {
+    fn every_smaller_form_has_smaller_sizes_and_nothing_else() {
+        let mut wrong = BTreeSet::new();
+        // Not all of them: there are thousands, with dozens of forms each.
+        for case in Set::Quick.cases() {
             for form in case.smaller() {
-                assert_eq!(form.op(), case.op());
                 let wanted = Pattern::of(&form.params());
-                assert!(
-                    wanted.may_be_smaller(&case.params()) && form.params() != case.params(),
-                    "{} is no smaller form of {}",
-                    form.name(),
-                    case.name()
-                );
+                let is_smaller = wanted.may_be_smaller(&case.params());
+                if !is_smaller || form.name() == case.name() {
+                    wrong.insert(format!("{} of {}", form.name(), case.name()));
+                }
             }
         }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

@@ -144,11 +144,13 @@ impl OperandData {
         n: usize,
         [low, high]: [f32; 2],
     ) -> ggml_rs::Result<Self> {
-        if low == -high {
-            if let Some(bytes) = blocks::draw(rng, operand.dtype, n, high)? {
-                let values = dequantize(operand.dtype, &bytes)?;
-                return Ok(Self { bytes, values });
-            }
+        let blocks = match low == -high {
+            true => blocks::draw(rng, operand.dtype, n, high)?,
+            false => None,
+        };
+        if let Some(bytes) = blocks {
+            let values = dequantize(operand.dtype, &bytes)?;
+            return Ok(Self { bytes, values });
         }
         Self::stored(operand, uniform(rng, n, [low, high]))
     }

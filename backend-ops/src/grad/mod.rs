@@ -19,7 +19,7 @@ use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph};
 use crate::case::{Case, CaseGraph, Leaves};
 use crate::data::{Init, Operand, OperandData};
 use crate::outcome::{CaseResult, Failure, Outcome};
-use crate::runner::Settings;
+use crate::runner::{Settings, refused_by_ggml_rs};
 
 /// The most elements of an operand of which differences are taken: each takes four evaluations of the whole graph.
 const MOST_ELEMENTS: usize = 32;
@@ -37,7 +37,7 @@ pub(crate) fn judge(
 ) -> Result<Outcome, Failure> {
     result.limit = case.gradient().tolerance;
     let built = match CaseGraph::new(case, settings.choices) {
-        Err(refused) => return Ok(Outcome::Unsupported(refusal(refused))),
+        Err(refused) => return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused))),
         Ok(built) => built,
     };
     if !is_float(built.output.dtype()) {
@@ -112,17 +112,6 @@ fn differentiate(case: &dyn Case, operands: &[Operand], settings: Settings) -> g
         g.output("loss", loss)
     })?;
     Ok(())
-}
-
-/// What ggml-rs has against a graph, without the operands: cases that are refused alike are counted together.
-fn refusal(error: ggml_rs::Error) -> String {
-    use ggml_rs::Error::{DType, Layout, Param, Shape};
-    match error {
-        Shape(why) | DType(why) | Layout(why) | Param(why) => {
-            format!("ggml-rs refuses {}: {}", why.op, why.detail)
-        }
-        other => format!("ggml-rs refuses it: {other}"),
-    }
 }
 
 /// A result with which an f32 still has room for a sum of gradients.

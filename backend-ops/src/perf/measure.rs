@@ -11,7 +11,7 @@ use super::parts::{self, Parts};
 use super::rounds::{Timing, alternate, runs_in_a_round};
 use crate::case::{Case, CaseGraph};
 use crate::data::OperandData;
-use crate::runner::{Target, generate};
+use crate::runner::{Target, generate, refused_by_ggml_rs};
 
 /// What a simulated device takes seconds for: multiply-adds and bytes.
 const SIMULATED_FLOPS: f64 = 4e8;
@@ -67,9 +67,7 @@ fn try_measure(
     {
         Ok(built) => built,
         Err(refused) => {
-            return Ok(Outcome::Unsupported(format!(
-                "ggml-rs refuses it: {refused}"
-            )));
+            return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused)));
         }
     };
     let refused = |built: &CaseGraph| device.unsupported(&built.graph).into_iter().next();
@@ -91,7 +89,7 @@ fn try_measure(
         (count(arms, plans, target)?, None)
     } else {
         let runs = runs_in_a_round(flops, bytes, device.kind() == ggml_rs::DeviceKind::Cpu);
-        let timings = time(plans, runs, target)?;
+        let timings = time(plans, runs, Submit::of(case), target)?;
         let timed = arms
             .iter()
             .copied()
@@ -130,17 +128,40 @@ pub(super) fn plan(
     Ok(plan)
 }
 
+/// How the runs of a round reach the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Submit {
+    /// All in one submission, as upstream's.
+    Together,
+    /// One by one: backends fuse no nodes of a graph that is repeated, and this one is about that.
+    Singly,
+}
+
+impl Submit {
+    pub fn of(case: &dyn Case) -> Self {
+        if case.is_fusion() {
+            Self::Singly
+        } else {
+            Self::Together
+        }
+    }
+}
+
 /// Times plans against each other, with so many runs in a round.
 pub(super) fn time(
     plans: Vec<Plan>,
     runs: usize,
+    submit: Submit,
     target: &mut Target,
 ) -> ggml_rs::Result<Vec<Timing>> {
     let mut plans: Vec<_> = plans.into_iter().map(|plan| (plan, runs)).collect();
     let backend = target.backend()?;
     alternate(&mut plans, |plan, runs| -> ggml_rs::Result<Duration> {
         let start = Instant::now();
-        plan.run_times(backend, runs)?;
+        match submit {
+            Submit::Together => plan.run_times(backend, runs)?,
+            Submit::Singly => (0..runs).try_for_each(|_| plan.run(backend))?,
+        }
         Ok(start.elapsed())
     })
 }

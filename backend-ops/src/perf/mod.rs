@@ -108,7 +108,7 @@ impl Perf {
             for case in &self.cases {
                 self.run_case(&**case, target, info, sinks, &mut tally)?;
             }
-            sinks.line(&tally)?;
+            sinks.line(tally)?;
             Ok(tally.verdict())
         })
     }

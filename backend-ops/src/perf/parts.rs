@@ -1,7 +1,7 @@
 //! What a case is made of on a real device, which shows only the whole: each of its [`Case::parts`] is timed alone.
 
 use super::Arm;
-use super::measure::{plan, time};
+use super::measure::{Submit, plan, time};
 use super::rounds::{Timing, runs_in_a_round};
 use crate::case::{Case, CaseGraph, Choices, Part};
 use crate::runner::{Target, generate};
@@ -81,7 +81,7 @@ fn time_alone(
     let data = generate(case, seed)?;
     let runs = runs_in_a_round(case.flops(), built.bytes()?, false);
     let plan = plan(built.graph, &built.inputs, &data, target.backend()?)?;
-    let timings = time(vec![plan], runs, target)?;
+    let timings = time(vec![plan], runs, Submit::Together, target)?;
     Ok(timings.into_iter().next().unwrap_or_default())
 }
 

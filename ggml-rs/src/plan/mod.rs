@@ -392,6 +392,14 @@ impl Plan {
         Ok(bytes)
     }
 
+    /// Where an output lies, as ggml knows it: an address to look up, not to read from.
+    #[cfg(feature = "verifier")]
+    pub(crate) fn address_of(&self, output: &Output) -> Option<*const std::ffi::c_void> {
+        let tensor = self.graph.output("Plan::address_of", output).ok()?;
+        // SAFETY: the graph keeps its tensors alive.
+        Some(unsafe { tensor.as_ref() }.data.cast_const())
+    }
+
     /// Checks the watched bytes behind every tensor.
     ///
     /// # Errors

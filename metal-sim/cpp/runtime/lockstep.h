@@ -1,7 +1,7 @@
 // Two things that a GPU gives for free and a CPU does not.
 #pragma once
 
-#include "../verifier/hooks.h"
+#include "../verifier/in_kernels.h"
 #include "lane.h"
 
 #include <type_traits>

@@ -10,7 +10,7 @@
 
 #include "../runtime/lane.h"
 #include "../runtime/matrix_unit.h"
-#include "../verifier/hooks.h"
+#include "../verifier/in_kernels.h"
 #include "metal_vector.h"
 
 #ifdef __F16C__

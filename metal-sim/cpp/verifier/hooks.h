@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../runtime/lane.h"
+#include "in_kernels.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -65,14 +66,6 @@ void diverged(source_position at, uint32_t lane, uint32_t other_lane);
 // Whether this barrier is taken out.
 bool is_removed(source_position barrier);
 
-// Whether lanes of a simdgroup run in lockstep, beyond what the kernel asks for.
-bool has_lockstep();
-
-// ---- what the whole simdgroup does, though one lane does it for all. `pc`: where, unless it is null.
-
-void begin_simdgroup_access(const void * pc);
-void end_simdgroup_access();
-
 #else
 
 constexpr bool enabled = false;
@@ -116,25 +109,7 @@ inline bool is_removed(source_position) {
     return false;
 }
 
-inline bool has_lockstep() {
-    return true;
-}
-
-inline void begin_simdgroup_access(const void *) {}
-
-inline void end_simdgroup_access() {}
-
 #endif
-
-// Between its construction and its end, accesses are the simdgroup's.
-struct simdgroup_access {
-    explicit simdgroup_access(const void * pc) { begin_simdgroup_access(pc); }
-
-    ~simdgroup_access() { end_simdgroup_access(); }
-
-    simdgroup_access(const simdgroup_access &)             = delete;
-    simdgroup_access & operator=(const simdgroup_access &) = delete;
-};
 
 }  // namespace verifier
 }  // namespace metal_sim

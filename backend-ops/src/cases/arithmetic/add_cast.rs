@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves, boxed};
+use crate::case::{Case, Choices, Leaves, boxed, smaller};
 use crate::data::{Operand, OperandData, stored_as};
 use crate::vars::Vars;
 
@@ -33,6 +33,10 @@ impl Case for AddCast {
             Operand::new("a", self.dtype, self.ne),
             Operand::new("b", DType::F32, self.ne),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -41,6 +41,16 @@ impl Case for AddId {
             Operand::new("b", self.type_b, [self.n_embd, self.n_experts, 1, 1]),
             Operand::row_ids("ids", ids, self.n_experts, true),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![
+                &mut case.n_embd,
+                &mut case.n_experts_used,
+                &mut case.n_token,
+            ]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
 };
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -47,6 +47,10 @@ impl Case for Scale {
 
     fn operands(&self) -> Vec<Operand> {
         vec![Operand::new("a", self.dtype, self.ne).trained()]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

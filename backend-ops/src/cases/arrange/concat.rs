@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
 };
 use crate::data::{Init, Operand, integers};
 use crate::vars::Vars;
@@ -65,6 +65,10 @@ impl Case for Concat {
                 }
             })
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

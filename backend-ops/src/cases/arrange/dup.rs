@@ -4,7 +4,7 @@ use ggml_rs::{DType, Tensor};
 
 use super::order::{Axes, UNPERMUTED};
 use crate::case::{
-    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
+    Case, Choices, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
 };
 use crate::data::{Init, Operand, integers};
 use crate::vars::Vars;
@@ -50,6 +50,10 @@ impl Case for Dup {
             DType::I8 | DType::I16 | DType::I32 | DType::I64 => src.init(Init::Drawn(integers)),
             _ => src.trained(),
         }]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

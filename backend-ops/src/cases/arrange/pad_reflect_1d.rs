@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -39,6 +39,10 @@ impl Case for PadReflect1d {
             false => [n0, n1, 1, 1],
         };
         vec![Operand::new("a", self.dtype, ne)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -33,6 +33,12 @@ impl Case for RepeatBack {
     fn operands(&self) -> Vec<Operand> {
         let ne = std::array::from_fn(|i| self.ne[i] * self.nr[i]);
         vec![Operand::new("src", self.dtype, ne)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne.iter_mut().chain(&mut case.nr).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

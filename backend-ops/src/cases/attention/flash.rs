@@ -3,7 +3,7 @@
 use ggml_rs::{DType, FlashAttn, Tensor};
 
 use super::mask;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -44,7 +44,13 @@ const UNPERMUTED: [usize; 4] = [0, 1, 2, 3];
 const BY_TOKEN: [usize; 4] = [0, 2, 1, 3];
 
 impl FlashCase {
-    fn new([hsk, hsv]: [usize; 2], nh: usize, nr23: [usize; 2], kv: usize, nb: usize) -> Self {
+    pub(crate) fn new(
+        [hsk, hsv]: [usize; 2],
+        nh: usize,
+        nr23: [usize; 2],
+        kv: usize,
+        nb: usize,
+    ) -> Self {
         Self {
             hsk,
             hsv,
@@ -62,6 +68,20 @@ impl FlashCase {
             type_v: DType::F16,
             permute: UNPERMUTED,
             causal: false,
+        }
+    }
+
+    /// The same with a mask.
+    pub(crate) fn masked(self) -> Self {
+        Self { mask: true, ..self }
+    }
+
+    /// The same with keys and values of a type.
+    pub(crate) fn cached_as(self, dtype: DType) -> Self {
+        Self {
+            type_k: dtype,
+            type_v: dtype,
+            ..self
         }
     }
 
@@ -158,6 +178,10 @@ impl Case for FlashCase {
             operands.push(Operand::new("s", DType::F32, [heads, 1, 1, 1]).within(10.0));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.nh, &mut case.kv, &mut case.nb])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

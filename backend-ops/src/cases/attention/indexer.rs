@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::mask;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -88,6 +88,18 @@ impl Case for Indexer {
             ),
             mask.init(Init::Drawn(draw)),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![
+                &mut case.n,
+                &mut case.heads,
+                &mut case.tokens,
+                &mut case.kv,
+                &mut case.streams,
+            ]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -1,6 +1,6 @@
 //! Flash attention.
 
-mod flash;
+pub(crate) mod flash;
 mod indexer;
 mod mask;
 

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -45,6 +45,10 @@ impl Case for Col2im1d {
             self.dtype,
             [self.k * self.oc, self.t_in, 1, 1],
         )]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.oc, &mut case.t_in])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

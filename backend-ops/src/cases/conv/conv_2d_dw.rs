@@ -3,7 +3,7 @@
 use ggml_rs::{Conv2d, DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -51,6 +51,15 @@ impl Case for Conv2dDw {
             Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{Conv3d, DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -65,6 +65,10 @@ impl Case for Conv3dDirect {
             Operand::new("input", DType::F32, [iw, ih, id, self.ic * self.n]),
             Operand::new("kernel", self.type_kernel, [kw, kh, kd, self.ic * self.oc]),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.n, &mut case.ic, &mut case.oc])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

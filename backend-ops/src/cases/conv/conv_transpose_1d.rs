@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -44,6 +44,15 @@ impl Case for ConvTranspose1d {
             Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -42,6 +42,15 @@ impl Case for ConvTranspose2d {
             Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
             Operand::new("kernel", self.kernel_type, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

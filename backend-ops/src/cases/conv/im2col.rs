@@ -3,7 +3,7 @@
 use ggml_rs::{Conv1d, Conv2d, DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed};
+use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -36,7 +36,7 @@ pub struct Im2col {
 
 impl Im2col {
     /// Upstream's default: a square kernel of 3.
-    fn new([type_input, type_kernel, dst_type]: [DType; 3]) -> Self {
+    pub(crate) fn new([type_input, type_kernel, dst_type]: [DType; 3]) -> Self {
         Self {
             type_input,
             type_kernel,
@@ -52,7 +52,7 @@ impl Im2col {
         }
     }
 
-    fn of(self, ne_input: [usize; 4], ne_kernel: [usize; 4]) -> Self {
+    pub(crate) fn of(self, ne_input: [usize; 4], ne_kernel: [usize; 4]) -> Self {
         Self {
             ne_input,
             ne_kernel,
@@ -113,6 +113,15 @@ impl Case for Im2col {
             },
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

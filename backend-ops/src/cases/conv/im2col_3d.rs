@@ -3,7 +3,7 @@
 use ggml_rs::{Conv3d, DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -91,6 +91,15 @@ impl Case for Im2col3d {
             },
             Operand::new("kernel", kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{Conv1d, Conv2d, DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -71,6 +71,15 @@ impl Case for Im2colBack {
             Operand::new("grad", DType::F32, self.patches()),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne_input
+                .iter_mut()
+                .chain(&mut case.ne_kernel)
+                .collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -1,12 +1,12 @@
 //! Convolutions, and the windows that they are made of.
 
-mod col2im_1d;
-mod conv_2d;
-mod conv_2d_dw;
-mod conv_3d;
+pub(crate) mod col2im_1d;
+pub(crate) mod conv_2d;
+pub(crate) mod conv_2d_dw;
+pub(crate) mod conv_3d;
 mod conv_transpose_1d;
-mod conv_transpose_2d;
-mod im2col;
+pub(crate) mod conv_transpose_2d;
+pub(crate) mod im2col;
 mod im2col_3d;
 mod im2col_back;
 mod pool_1d;

@@ -4,7 +4,7 @@ use ggml_rs::{DType, Pool, Pool1d, Tensor};
 
 use super::super::form::Form;
 use super::{POOLS, pool_name};
-use crate::case::{Case, Leaves, Measure, Relaxation, relaxed};
+use crate::case::{Case, Leaves, Measure, Relaxation, relaxed, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -53,6 +53,10 @@ impl Case for Pooled1d {
             true => input.init(Init::Extremes),
             false => input.trained(),
         }]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_input.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

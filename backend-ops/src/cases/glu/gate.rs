@@ -5,8 +5,8 @@ use ggml_rs::graph::GluOp;
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Gradient, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
-    with_infinities,
+    Case, Choices, Gradient, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller,
+    with_extremes, with_infinities,
 };
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -96,6 +96,10 @@ impl Case for Glu {
         vec![operand("a", self.dtype, self.ne_a, self.v)]
     }
 
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let a = looked_at(leaves[0], self.ne_a, self.v)?;
         match (self.gate, self.swapped) {
@@ -163,6 +167,10 @@ impl Case for GluSplit {
         ["a", "b"]
             .map(|name| operand(name, self.dtype, self.ne_a, self.v).trained())
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
@@ -244,6 +252,10 @@ impl Case for SwigluOai {
         ["a", "b"]
             .map(|name| operand(name, self.dtype, self.ne_a, self.v).trained())
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

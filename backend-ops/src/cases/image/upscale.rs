@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Interpolation, Scale, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Leaves, Measure};
+use crate::case::{Case, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::{Var, Vars};
 
@@ -76,6 +76,10 @@ impl Case for Upscale {
             true => image.init(Init::Extremes),
             false => image,
         }]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

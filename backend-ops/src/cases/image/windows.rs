@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -45,6 +45,10 @@ impl Case for Windows {
     fn operands(&self) -> Vec<Operand> {
         let ne = if self.back { self.windows() } else { self.ne };
         vec![Operand::new("a", DType::F32, self.form.stored(ne)).init(Init::Extremes)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

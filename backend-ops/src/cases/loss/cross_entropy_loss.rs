@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -48,6 +48,10 @@ impl Case for CrossEntropyLoss {
     }
 
     /// The labels of a row sum to 1.
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let (logits, labels) = (leaves[0], leaves[1].soft_max()?);
         match self.back {

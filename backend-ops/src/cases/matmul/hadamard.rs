@@ -4,7 +4,7 @@
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -47,6 +47,10 @@ impl Case for Hadamard {
         ]
     }
 
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.m, &mut case.n])
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         leaves[0].mul_mat_hadamard(leaves[1])
     }
@@ -58,6 +62,11 @@ impl Case for Hadamard {
     fn flops(&self) -> Option<f64> {
         let matrices = self.bs[0] * self.bs[1];
         Some(2.0 * (self.m * self.n * self.k * matrices) as f64)
+    }
+
+    /// No op of ggml has the name: it says what devices make of a MUL_MAT.
+    fn is_fusion(&self) -> bool {
+        true
     }
 }
 
@@ -71,7 +80,7 @@ fn hadamard(operand: &Operand, _rng: &mut ChaCha8Rng) -> Vec<f32> {
     matrix.collect::<Vec<_>>().repeat(n2 * n3)
 }
 
-fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
+pub(crate) fn case(type_b: DType, k: usize, n: usize, bs: [usize; 2]) -> Hadamard {
     Hadamard {
         type_b,
         m: k,

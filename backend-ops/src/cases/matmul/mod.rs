@@ -1,6 +1,6 @@
 //! Matrix products.
 
-mod hadamard;
+pub(crate) mod hadamard;
 mod mul_mat;
 pub(crate) mod mul_mat_id;
 mod out_prod;

@@ -182,10 +182,6 @@ impl Case for MulMat {
         }
     }
 
-    fn is_fusion(&self) -> bool {
-        self.o > 1
-    }
-
     fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
         // Batched kernels of half activations have names of their own.
         if self.type_b != DType::F32 && self.n > MAT_VEC_ROWS {

@@ -5,7 +5,7 @@ use ggml_rs::graph::GluOp;
 use ggml_rs::{DType, ExpertIds, Tensor};
 
 use super::mul_mat_id::{ids, used};
-use crate::case::{Case, Choices, Gradient, Leaves};
+use crate::case::{Case, Choices, Gradient, Leaves, smaller};
 use crate::cases::types;
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -144,6 +144,10 @@ impl Case for VecFusion {
             operands.push(ids([N_MATS, self.m]));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| vec![&mut case.m, &mut case.n, &mut case.k])
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Gradient, Leaves};
+use crate::case::{Case, Gradient, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -80,6 +80,10 @@ impl Case for FusedNorm {
     /// As for the norms alone: rows of few elements hardly change.
     fn gradient(&self) -> Gradient {
         Gradient::default().floor(0.1)
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -45,6 +45,10 @@ impl Case for GroupNorm {
             true => operands.map(Operand::trained).collect(),
             false => operands.collect(),
         }
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

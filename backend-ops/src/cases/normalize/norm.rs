@@ -3,7 +3,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Gradient, Leaves, Measure};
+use crate::case::{Case, Gradient, Leaves, Measure, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -115,6 +115,10 @@ impl Case for Norm {
         // Only RMS_NORM has a gradient.
         let trained = self.kind == Kind::RmsNorm && !self.source.extremes;
         vec![if trained { a.trained() } else { a }]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{AdamW, DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::{Var, Vars};
 
@@ -98,6 +98,10 @@ impl Case for OptStep {
             operands.extend([of("grad_m").init(moments), of("grad_v").init(moments)]);
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, GatedDeltaNet, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -30,7 +30,7 @@ pub struct DeltaNet {
 }
 
 impl DeltaNet {
-    const fn new([head_count, head_size, n_seq_tokens, n_seqs]: [usize; 4]) -> Self {
+    pub(crate) const fn new([head_count, head_size, n_seq_tokens, n_seqs]: [usize; 4]) -> Self {
         Self {
             dtype: DType::F32,
             head_count,
@@ -106,6 +106,16 @@ impl Case for DeltaNet {
             of("beta", [1, values, tokens, sequences]).init(Init::Uniform([0.0, 1.0])),
             of("state", [size, size, values, sequences]),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![
+                &mut case.head_count,
+                &mut case.n_seq_tokens,
+                &mut case.n_seqs,
+            ]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -72,6 +72,16 @@ impl Case for Linear {
             operands.push(Operand::new("tf", self.dtype, [size, heads, 1, 1]));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![
+                &mut case.head_count,
+                &mut case.n_seq_tokens,
+                &mut case.n_seqs,
+            ]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -1,10 +1,10 @@
 //! State space models, linear attention and other recurrences.
 
 mod dsv4_hc;
-mod gated_delta_net;
+pub(crate) mod gated_delta_net;
 mod linear;
-mod ssm_conv;
-mod ssm_scan;
+pub(crate) mod ssm_conv;
+pub(crate) mod ssm_scan;
 
 use crate::case::{Case, boxed};
 

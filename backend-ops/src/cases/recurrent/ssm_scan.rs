@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, SsmScan, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -32,7 +32,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    const fn new([d_state, head_dim, n_head, n_group, n_seq_tokens, n_seqs]: [usize; 6]) -> Self {
+    pub(crate) const fn new(
+        [d_state, head_dim, n_head, n_group, n_seq_tokens, n_seqs]: [usize; 6],
+    ) -> Self {
         Self {
             dtype: DType::F32,
             d_state,
@@ -110,6 +112,12 @@ impl Case for Scan {
             operands.extend([of("x", x), of("B", b), of("C", b)]);
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![&mut case.n_head, &mut case.n_seq_tokens, &mut case.n_seqs]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::sum::half_unit;
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -33,6 +33,10 @@ impl Case for Mean {
         // Not centred, so that sums do not cancel.
         let a = Operand::new("a", self.dtype, self.ne).init(Init::Uniform([-0.9, 1.1]));
         vec![a.trained()]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 
 use super::sum::half_unit;
-use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Choices, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -34,6 +34,10 @@ impl Case for SumRows {
 
     fn operands(&self) -> Vec<Operand> {
         vec![Operand::new("a", self.dtype, self.ne).trained()]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 mod positions;
 mod rope_set_rows;
-mod rotate;
+pub(crate) mod rotate;
 
 use crate::case::{Case, boxed};
 

@@ -4,7 +4,7 @@ use ggml_rs::graph::Rope;
 use ggml_rs::{DType, Tensor};
 
 use super::positions::{self, Mode};
-use crate::case::{Case, Gradient, Leaves};
+use crate::case::{Case, Gradient, Leaves, smaller};
 use crate::cases::views;
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
@@ -142,6 +142,10 @@ impl Case for RopeCase {
         Gradient::default().tolerance(3e-4)
     }
 
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
+    }
+
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let a = match self.v {
             Lies::Contiguous => leaves[0],
@@ -252,6 +256,40 @@ fn in_place() -> Vec<RopeCase> {
                         inplace: true,
                         ..RopeCase::new(dtype, [128, 32, 2, n3], 128, mode, ODD)
                     });
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Upstream's list for mode perf: a batch of models' heads, forwards and backwards.
+pub(crate) fn perf() -> Vec<RopeCase> {
+    const PLAIN: Numbers = Numbers {
+        fs: 1.0,
+        ef: 0.0,
+        af: 1.0,
+    };
+    const HEADS: [([usize; 4], usize, Mode); 7] = [
+        ([128, 32, 512, 1], 128, Mode::Normal),
+        ([128, 64, 512, 1], 128, Mode::Normal),
+        ([80, 32, 512, 1], 20, Mode::Neox),
+        ([64, 8, 512, 1], 64, Mode::Neox),
+        ([128, 12, 512, 1], 128, Mode::Mrope),
+        ([128, 12, 512, 1], 128, Mode::Imrope),
+        ([80, 16, 2, 1], 80, Mode::Vision),
+    ];
+    let mut cases = Vec::new();
+    for forward in [true, false] {
+        for dtype in TYPES {
+            for ff in [false, true] {
+                for v in [Lies::Contiguous, Lies::Padded] {
+                    cases.extend(HEADS.map(|(ne, n_dims, mode)| RopeCase {
+                        ff,
+                        v,
+                        forward,
+                        ..RopeCase::new(dtype, ne, n_dims, mode, PLAIN)
+                    }));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Leaves, Measure};
+use crate::case::{Case, Leaves, Measure, smaller};
 use crate::cases::types;
 use crate::data::{Init, Operand, draw};
 use crate::vars::Vars;
@@ -105,6 +105,18 @@ impl Case for GetRows {
         };
         let ids = [self.r, self.be1, self.be2, 1];
         vec![table, Operand::row_ids("rows", ids, self.m, false)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![
+                &mut case.n,
+                &mut case.m,
+                &mut case.r,
+                &mut case.be1,
+                &mut case.be2,
+            ]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

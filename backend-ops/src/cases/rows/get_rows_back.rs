@@ -5,7 +5,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::cases::types;
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -48,6 +48,12 @@ impl Case for GetRowsBack {
             Operand::row_ids("rows", [self.r, self.b, 1, 1], self.m, false),
             Operand::new("grad", self.dtype, [self.n, self.r, self.b, 1]),
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            vec![&mut case.n, &mut case.m, &mut case.r, &mut case.b]
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

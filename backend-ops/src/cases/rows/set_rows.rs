@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, smaller};
 use crate::cases::{iq4_nl, types, views};
 use crate::data::{Init, Operand, OperandData, stored_as};
 use crate::vars::Vars;
@@ -90,6 +90,12 @@ impl Case for SetRows {
                 ..Operand::row_ids("row_idxs", ids, self.ne[1], true)
             },
         ]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne.iter_mut().chain(&mut case.nr23).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -1,6 +1,6 @@
 //! Softmax and its gradient.
 
-mod soft_max;
+pub(crate) mod soft_max;
 mod soft_max_back;
 
 use crate::case::{Case, boxed};

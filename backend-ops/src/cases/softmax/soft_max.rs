@@ -4,7 +4,7 @@ use ggml_rs::graph::SoftMax;
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, smaller};
 use crate::data::{Init, Operand, draw, uniform};
 use crate::vars::Vars;
 
@@ -50,7 +50,7 @@ impl Values {
 }
 
 impl SoftMaxCase {
-    fn new(ne: [usize; 4], scale: f32) -> Self {
+    pub(crate) fn new(ne: [usize; 4], scale: f32) -> Self {
         Self {
             ne,
             mask: false,
@@ -116,6 +116,12 @@ impl Case for SoftMaxCase {
             ));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| {
+            case.ne.iter_mut().chain(&mut case.nr23).collect()
+        })
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

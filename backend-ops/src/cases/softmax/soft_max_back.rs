@@ -5,7 +5,7 @@ use std::panic::Location;
 use ggml_rs::error::OpError;
 use ggml_rs::{DType, Error, Tensor};
 
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -39,6 +39,10 @@ impl Case for SoftMaxBack {
         ["a", "b"]
             .map(|name| Operand::new(name, DType::F32, self.ne))
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

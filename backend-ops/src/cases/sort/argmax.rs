@@ -4,7 +4,7 @@ use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Leaves, smaller};
 use crate::data::{Init, Operand, OperandData, draw, permutations};
 use crate::vars::Vars;
 
@@ -43,6 +43,10 @@ impl Case for Argmax {
             Form::Packed => Init::Permutation,
             _ => Init::Drawn(super::distinct),
         })]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
@@ -107,6 +111,10 @@ impl Case for CountEqual {
         ["a", "b"]
             .map(|name| Operand::new(name, self.dtype, self.ne).init(init))
             .into()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -3,7 +3,7 @@
 use ggml_rs::{DType, SortOrder, Tensor};
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Ranks};
+use crate::case::{Case, Choices, Leaves, Measure, Ranks, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -23,7 +23,7 @@ pub struct Argsort {
 }
 
 impl Argsort {
-    fn new(ne: [usize; 4], order: SortOrder) -> Self {
+    pub(crate) fn new(ne: [usize; 4], order: SortOrder) -> Self {
         Self {
             dtype: DType::F32,
             ne,
@@ -61,6 +61,10 @@ impl Case for Argsort {
             (_, Form::Packed) => Init::Permutation,
             _ => Init::Drawn(super::distinct),
         })]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

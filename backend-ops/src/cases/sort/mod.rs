@@ -1,8 +1,8 @@
 //! Order: sorting, the largest values, counting.
 
-mod argmax;
-mod argsort;
-mod top_k;
+pub(crate) mod argmax;
+pub(crate) mod argsort;
+pub(crate) mod top_k;
 mod topk_moe;
 
 use rand_chacha::ChaCha8Rng;

@@ -4,7 +4,7 @@ use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
 use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Ranks};
+use crate::case::{Case, Choices, Leaves, Measure, Ranks, smaller};
 use crate::data::{Init, Operand, OperandData, permutations};
 use crate::vars::Vars;
 
@@ -26,7 +26,7 @@ pub struct TopK {
 }
 
 impl TopK {
-    fn new(ne: [usize; 4], k: usize, ties: bool) -> Self {
+    pub(crate) fn new(ne: [usize; 4], k: usize, ties: bool) -> Self {
         Self {
             dtype: DType::F32,
             ne,
@@ -62,6 +62,10 @@ impl Case for TopK {
             false if self.form == Form::Packed => Init::Permutation,
             false => Init::Drawn(super::distinct),
         })]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

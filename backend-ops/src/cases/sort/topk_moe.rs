@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, SoftMax, Tensor};
 
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Leaves, Measure, smaller};
 use crate::data::Operand;
 use crate::vars::{Var, Vars};
 
@@ -66,6 +66,10 @@ impl Case for TopkMoe {
             operands.push(Operand::new("exp_probs_b", DType::F32, bias));
         }
         operands
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_infinities};
+use crate::case::{Case, Layout, Leaves, boxed, laid_out, smaller, with_infinities};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -46,6 +46,10 @@ impl Case for Clamp {
 
     fn operands(&self) -> Vec<Operand> {
         vec![Operand::new("a", self.dtype, self.ne)]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

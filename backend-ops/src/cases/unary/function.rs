@@ -3,8 +3,8 @@
 use ggml_rs::{DType, Tensor};
 
 use crate::case::{
-    Case, Choices, Gradient, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes,
-    with_infinities,
+    Case, Choices, Gradient, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller,
+    with_extremes, with_infinities,
 };
 use crate::data::Operand;
 use crate::vars::Vars;
@@ -111,6 +111,10 @@ impl Case for Unary {
             true => a.trained(),
             false => a,
         }]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne_a.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,9 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, with_extremes};
+use crate::case::{
+    Case, Layout, Leaves, Relaxation, as_floats, boxed, laid_out, smaller, with_extremes,
+};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -31,6 +33,10 @@ impl Case for SiluBack {
         ["a", "grad"]
             .map(|name| Operand::new(name, self.dtype, self.ne))
             .to_vec()
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

@@ -2,7 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use crate::case::{Case, Layout, Leaves, boxed, laid_out, with_extremes};
+use crate::case::{Case, Layout, Leaves, boxed, laid_out, smaller, with_extremes};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -27,6 +27,10 @@ impl Case for Xielu {
 
     fn operands(&self) -> Vec<Operand> {
         vec![Operand::new("a", self.dtype, self.ne).trained()]
+    }
+
+    fn smaller(&self) -> Vec<Box<dyn Case>> {
+        smaller(self, |case| case.ne.iter_mut().collect())
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {

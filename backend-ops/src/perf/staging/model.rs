@@ -387,4 +387,21 @@ mod tests {
         assert_eq!(work.moved.rest, 2 * a + 2 * b);
         assert!(calibration.work(&whole.transposed(true), 1 << 30).is_err());
     }
+
+    /// The smallest size of the table, run whole.
+    #[test]
+    #[cfg(not(target_os = "macos"))]
+    fn the_work_at_full_size_is_as_computed() {
+        let Ok(device) = ggml_rs::Device::by_name("MTL0") else {
+            panic!("no device to run it on");
+        };
+        let mut target = Target::open(device).expect("opens");
+        for arm in crate::perf::staging::arms(false) {
+            let calibration = Calibration::run(DType::F32, arm, &mut target, 1).expect("runs");
+            let case = OutProd::new(DType::F32, DType::F32, [1536, 1024, 1536]);
+            let ran = run(&case, arm, &mut target, 1).expect("runs");
+            let computed = calibration.work(&case, ran.held).expect("whole tiles");
+            assert_eq!(calibration.compare(&case, &computed, &ran), Ok(()));
+        }
+    }
 }

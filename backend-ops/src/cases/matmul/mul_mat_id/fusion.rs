@@ -23,6 +23,26 @@ pub struct MulMatIdFusion {
     mul: bool,
 }
 
+impl MulMatIdFusion {
+    /// One product, as upstream measures it.
+    pub(crate) fn of_one(
+        type_a: DType,
+        [n_mats, n_used]: [usize; 2],
+        [m, n, k]: [usize; 3],
+    ) -> Self {
+        Self {
+            type_a,
+            n_mats,
+            n_used,
+            m,
+            n,
+            k,
+            o: 1,
+            mul: false,
+        }
+    }
+}
+
 /// Names of the experts' matrices.
 const MATRICES: [&str; 3] = ["a", "a1", "a2"];
 
@@ -133,7 +153,7 @@ pub fn ours() -> Vec<MulMatIdFusion> {
                 cases.push(MulMatIdFusion {
                     type_a,
                     n_mats: 8,
-                    n_used: 3,
+                    n_used: 4,
                     m: 67,
                     n,
                     k: 256,

@@ -4,7 +4,7 @@
 //! Upstream's ids are the first of rows as long as there are experts, a view. Those of the study of stagings lie next to each
 //! other.
 
-pub(super) mod fusion;
+pub(crate) mod fusion;
 mod ground_truth;
 
 use ggml_rs::check::reference::{self, Values};
