@@ -213,7 +213,7 @@ pub struct CaseResult {
     /// How near each comparison was, where that was asked for.
     pub exact: Vec<Exact>,
     /// What was looked at, where gradients were checked.
-    pub gradient: Option<Checked>,
+    pub gradient: Option<Box<Checked>>,
 }
 
 impl CaseResult {

@@ -72,6 +72,24 @@ fn a_selection_without_cases_is_no_pass() {
 }
 
 #[test]
+fn gradients_are_checked_on_the_cpu_unless_a_device_is_named() {
+    let output = backend_ops(&["grad", "-o", "SQR,ARGMAX", "--output", "csv"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of = |op: &str| {
+        let op = format!("\"CPU\",\"{op}\"");
+        let rows: Vec<_> = rows.lines().filter(|row| row.starts_with(&op)).collect();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.contains("\"grad\"")));
+        rows.iter()
+            .filter(|row| row.contains("\"grad\",\"1\",\"\""))
+            .count()
+    };
+    // The place of a maximum has no gradient: that is no pass.
+    assert!(of("SQR") > 0 && of("ARGMAX") == 0, "{rows}");
+    assert!(stderr(&output).contains("ops with a backward in a case that passed: "));
+}
+
+#[test]
 fn what_is_not_built_yet_is_refused() {
     for args in [&["-j", "0"][..], &["--set", "blas"]] {
         let output = backend_ops(args);

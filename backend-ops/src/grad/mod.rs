@@ -59,7 +59,7 @@ pub(crate) fn judge(
         match gradients_of(&options, |g| subject(case, g, &operands, &data, settings)) {
             Err(error) => outcome = not_differentiable(error)?,
             Ok(report) => {
-                let checked = result.gradient.insert(Checked::new(&report));
+                let checked = result.gradient.insert(Box::new(Checked::new(&report)));
                 verdict(&report, checked)?;
                 return Ok(Outcome::Passed);
             }

@@ -142,7 +142,7 @@ mod tests {
             "x",
             &[3.0, 0.0, -4.0, 0.0],
             &[3.0, 0.01, -4.0, 0.0],
-            1e-3,
+            limits(1e-3),
             |_| false,
         );
         assert_eq!((found.index, found.error), (1, 0.01 / 2.5));
