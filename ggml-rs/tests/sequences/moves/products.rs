@@ -67,6 +67,7 @@ fn outer<'g>(d: &mut Draw<'g>) -> Result<(Tensor<'g>, Tensor<'g>)> {
 
 family! {
     mul_mat(d) { let (a, b) = factors(d)?; } a(b);
+    mul_mat_hadamard(d) { let (a, b) = factors(d)?; } a(b);
     out_prod(d) { let (a, b) = outer(d)?; } a(b);
     mul_mat_id(d) {
         let dtype = match d.one_in(4) {
