@@ -316,12 +316,13 @@ impl Plan {
     /// Kernels are not fused in it.
     ///
     /// # Errors
-    /// [`Error::Param`] for 0 times and for a plan on several devices; else as [`Plan::run`].
+    /// [`Error::Param`] for 0 times, for more than 2^20 nodes in all, and for a plan on several devices; else as [`Plan::run`].
     #[track_caller]
     pub fn run_times(&mut self, on: &mut impl Executor, times: usize) -> Result<()> {
         const CALL: &str = "Plan::run_times";
-        if times == 0 || self.partition.splits.len() > 1 {
-            let detail = format!("{times} times {} parts", self.partition.splits.len());
+        let parts = self.partition.splits.len();
+        if times == 0 || parts > 1 || !self.partition.can_repeat(times) {
+            let detail = format!("{times} times {parts} parts");
             return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
         }
         self.start(CALL, on.backends_mut(), How::Times(times))

@@ -122,6 +122,13 @@ impl Partition {
         self.parts(split)
     }
 
+    /// Whether a graph has room for all nodes so many times over.
+    pub fn can_repeat(&self, times: usize) -> bool {
+        const MOST_NODES: usize = 1 << 20;
+        let nodes = self.tensors.len().checked_mul(times);
+        nodes.is_some_and(|nodes| nodes <= MOST_NODES)
+    }
+
     /// All nodes, in order, so many times over. Made anew when the number changes.
     ///
     /// # Errors

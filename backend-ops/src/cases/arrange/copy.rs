@@ -6,11 +6,11 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::iq4_nl;
 use super::order::{Axes, TRANSPOSED, UNPERMUTED, inverse, permute, reorder};
 use crate::case::{
     Case, Choices, Layout, Leaves, Relaxation, boxed, laid_out, relaxed, smaller, with_extremes,
 };
+use crate::cases::iq4_nl;
 use crate::data::{Init, Operand, OperandData, integers, stored_as};
 use crate::vars::Vars;
 

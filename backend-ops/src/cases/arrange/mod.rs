@@ -5,7 +5,6 @@ mod concat;
 mod cont;
 mod copy;
 mod dup;
-mod iq4_nl;
 mod order;
 mod pad;
 mod pad_reflect_1d;
