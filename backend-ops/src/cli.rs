@@ -29,7 +29,7 @@ Examples:
   backend-ops perf --set staging                          OUT_PROD with float against half staging
   backend-ops support --output csv                        which cases a device runs
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
-  backend-ops test --set quick                            minutes: every value of every parameter at least once
+  backend-ops test --set quick                            minutes: the values of every parameter, but for the largest
   backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
   backend-ops grad -o MUL_MAT -p type_a=f32               gradients on the CPU, which -b changes
   backend-ops test -b MTL0 --set quick --verify           races, uninitialised reads and more, on the simulated device

@@ -72,8 +72,8 @@ Generated: `cargo run --release -p backend-ops --features blas -- support --outp
 (tests/tests/ops_doc.rs) makes the table again and compares.
 
 From the cases of `backend-ops`, which a device is asked about and does not run: full, it supports every case of the operation;
-partial, some; none, none. Metal is the simulated device, with its tensor API off: it answers with ggml's own `supports_op` for the
-Apple GPU that it describes itself as. `?`: the device was not there when the table was made.
+partial, some; none, none. ggml-rs's own checks and tables have a say, then the device's `supports_op`. Metal is the simulated device,
+with its tensor API off: it answers for the Apple GPU that it describes itself as. `?`: the device was not there when the table was made.
 ";
 
 impl Table {

@@ -26,6 +26,17 @@ impl Known {
         }
     }
 
+    /// Reads of what nobody has written, of which nothing comes into the result.
+    const fn unwritten(kernels: &'static [&'static str], in_threadgroup: bool) -> Self {
+        Self {
+            kernels,
+            detector: Detector::Uninitialised,
+            access: Access::Read,
+            in_threadgroup,
+            same_value: false,
+        }
+    }
+
     /// Writes of one value to one place in threadgroup memory.
     const fn equal(kernels: &'static [&'static str], detector: Detector) -> Self {
         Self {
@@ -48,7 +59,7 @@ impl Known {
     }
 }
 
-const KNOWN: [Known; 5] = [
+const KNOWN: [Known; 6] = [
     Known::behind(&["kernel_mul_mv_"]),
     Known::equal(
         &[
@@ -62,12 +73,9 @@ const KNOWN: [Known; 5] = [
         Detector::RaceInThreadgroup,
     ),
     Known::behind(&["kernel_flash_attn_ext_"]),
-    Known {
-        access: Access::Read,
-        same_value: false,
-        detector: Detector::Uninitialised,
-        ..Known::equal(&["kernel_flash_attn_ext_"], Detector::Uninitialised)
-    },
+    // Of threadgroup memory, and of the scratch behind the result.
+    Known::unwritten(&["kernel_flash_attn_ext_"], true),
+    Known::unwritten(&["kernel_flash_attn_ext_"], false),
     Known::equal(&["kernel_flash_attn_ext_vec_"], Detector::RaceInSimdgroup),
 ];
 
