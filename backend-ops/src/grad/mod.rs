@@ -3,7 +3,7 @@
 //! The loss is the sum of the result's elements, each times a fixed random weight: with upstream's plain sum the gradient of every
 //! op would start from ones, which hides transposed ones. What [`ggml_rs::check`] does with it:
 //!
-//! - central differences in f64 of the graph, for as many elements as [`elements`] says, drawn by the seed;
+//! - central differences in f64 of the graph, for as many elements as there is time for, drawn by the seed;
 //! - the graph's own backward in f64 must agree with the differences: a wrong rule shows however small its error is;
 //! - the device must agree with both in every element, with operands in one buffer and in buffers of their own.
 //!
