@@ -4,7 +4,15 @@
 use ggml_rs_tests::{Run, backend_ops};
 
 fn float(args: &[&str]) -> Run {
-    let fixed = ["test", "--staging", "float", "--require", "MTL0"];
+    let fixed = [
+        "test",
+        "--set",
+        "quick",
+        "--staging",
+        "float",
+        "--require",
+        "MTL0",
+    ];
     backend_ops(
         env!("CARGO_BIN_EXE_backend-ops-under-test"),
         &[&fixed, args].concat(),
@@ -26,7 +34,7 @@ fn assert_all_pass(run: &Run, at_least: usize) {
 #[test]
 fn nothing_is_lost_in_the_simdgroup_kernels() {
     let run = float(&["-o", "MUL_MAT,MUL_MAT_ID", "--tensor", "off"]);
-    assert_all_pass(&run, 320);
+    assert_all_pass(&run, 100);
 }
 
 #[test]
@@ -35,7 +43,7 @@ fn nothing_is_lost_in_the_tensor_kernels() {
     if run.lacks_tensor_api() {
         return;
     }
-    assert_all_pass(&run, 320);
+    assert_all_pass(&run, 100);
     assert!(
         run.stdout.contains("tensor API: on"),
         "{}",
@@ -51,6 +59,8 @@ fn one_operand_alone_has_its_kernels() {
             env!("CARGO_BIN_EXE_backend-ops-under-test"),
             &[
                 "test",
+                "--set",
+                "quick",
                 "-o",
                 "MUL_MAT_ID",
                 "--staging",
@@ -60,6 +70,6 @@ fn one_operand_alone_has_its_kernels() {
             ],
         )
         .expect("backend-ops starts");
-        assert_all_pass(&run, 70);
+        assert_all_pass(&run, 35);
     }
 }

