@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{self, Command},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -37,6 +37,23 @@ struct Unit {
     object: PathBuf,
     record: PathBuf,
     depfile: PathBuf,
+}
+
+impl Unit {
+    /// The same unit with files that no other process or thread writes.
+    fn private(&self) -> Self {
+        static UNITS: AtomicUsize = AtomicUsize::new(0);
+        let number = UNITS.fetch_add(1, Ordering::Relaxed);
+        let own = |path: &Path, extension: &str| {
+            path.with_extension(format!("{}-{number}.{extension}", process::id()))
+        };
+        Self {
+            source: self.source.clone(),
+            object: own(&self.object, "o"),
+            record: own(&self.record, "unit"),
+            depfile: own(&self.depfile, "d"),
+        }
+    }
 }
 
 /// The compiler as every unit of a set calls it.
@@ -170,11 +187,18 @@ impl UnitSet {
         {
             return Ok(());
         }
-        self.run_compiler(driver, unit)?;
+        // Under names of its own until it is whole: another process may compile the same unit of another state into the same
+        // folder, and its object must not come under this one's record.
+        let mine = unit.private();
+        self.run_compiler(driver, &mine)?;
         if let Some(cache) = &cache {
-            cache.store(source, command, &self.roots, &unit.object, &unit.record);
+            cache.store(source, command, &self.roots, &mine.object, &mine.record);
         }
-        Ok(())
+        move_file(&mine.object, &unit.object)?;
+        match mine.record.is_file() {
+            true => move_file(&mine.record, &unit.record),
+            false => Ok(()),
+        }
     }
 
     /// Compiles the unit. It has a record then, unless a file was saved meanwhile.
@@ -233,6 +257,10 @@ fn remove_if_present(path: &Path) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+fn move_file(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to).map_err(Error::io("write", to))
 }
 
 fn modified_after(path: &Path, time: SystemTime) -> bool {
