@@ -41,6 +41,14 @@ pub enum Error {
     /// No worker process could be had.
     #[error(transparent)]
     Workers(#[from] pool::Error),
+    /// The workers ended, and cases have no result.
+    #[error("{reported} of {cases} cases have a result: run again with -j 1")]
+    Lost {
+        /// Cases that were reported.
+        reported: usize,
+        /// Cases that there are.
+        cases: usize,
+    },
 }
 
 /// Worker processes, for a program that can be started as one.
@@ -206,8 +214,16 @@ impl Session {
                     }
                 }
             }
-            Ok(())
-        })
+            Ok::<(), Error>(())
+        })?;
+        // Fewer results would be a smaller total, and a pass.
+        match names.len() {
+            cases if cases == next => Ok(()),
+            cases => Err(Error::Lost {
+                reported: next,
+                cases,
+            }),
+        }
     }
 
     /// Looks for smaller forms of the first failing case of each op.

@@ -90,7 +90,7 @@ fn gradients_are_checked_on_the_cpu_unless_a_device_is_named() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused() {
+fn what_makes_no_sense_is_refused() {
     for args in [&["-j", "0"][..], &["--set", "blas"]] {
         let output = backend_ops(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -135,6 +135,10 @@ fn a_graph_runs_so_many_times_over_as_one() {
     let after = Counters::read(device).unwrap().dispatches;
     assert!(after - before >= 11 * once as u64, "{before} to {after}");
     assert_eq!(plan.read_f32(&y).unwrap(), [6.0; 64]);
+    // No graph has room for so many nodes, and some of the counts would end the process.
+    for times in [1 << 40, usize::MAX] {
+        assert!(plan.run_times(&mut backend, times).is_err(), "{times}");
+    }
     let refused = plan.run_times(&mut backend, 0).unwrap_err();
     assert!(refused.to_string().contains("0 times"), "{refused}");
 }

@@ -46,7 +46,9 @@ fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
         run.transcript()
     );
     let (half, float) = (of_arm(&rows, "simd-half"), of_arm(&rows, "simd-float"));
-    for (half, float) in half.zip(float) {
+    let pairs: Vec<_> = half.zip(float).collect();
+    assert_eq!(pairs.len(), 8, "{}", run.transcript());
+    for (half, float) in pairs {
         // Whole tiles: half needs no tile for its output, which 8192 bytes would hold.
         assert_eq!(field(half, "threadgroup_bytes"), 6144);
         assert_eq!(field(float, "threadgroup_bytes"), 12288);
@@ -81,6 +83,7 @@ fn the_tensor_kernel_has_arms_of_its_own() {
     let rows = rows(&perf(&args));
     assert_eq!(rows.len(), 4);
     for (arm, bytes) in [("tensor", 8192), ("tensor-half", 4096)] {
+        assert_eq!(of_arm(&rows, arm).count(), 2, "{arm}");
         for row in of_arm(&rows, arm) {
             assert_eq!(field(row, "threadgroup_bytes"), bytes);
             // Float operands are never rounded; halves may be.
