@@ -14,7 +14,7 @@ use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
 use backend_ops::runner::Settings;
 use backend_ops::select::{self, CaseFilter};
 use backend_ops::session::{Session, Verdict, Workers};
-use backend_ops::{test_file, worker};
+use backend_ops::{test_file, verify, worker};
 use clap::Parser;
 use ggml_rs::Device;
 use ggml_rs::registry::RegistryOptions;
@@ -78,6 +78,9 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     let devices = select::devices(&all_devices, cli.device(), &cli.require)?;
     if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
         select::require_tensor_api(&devices)?;
+    }
+    if cli.verify.is_some() {
+        verify::require(&devices).context("--verify")?;
     }
     let session = Session {
         cases,

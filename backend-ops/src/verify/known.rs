@@ -83,3 +83,68 @@ const KNOWN: [Known; 6] = [
 pub(super) fn is_known(finding: &Finding) -> bool {
     KNOWN.iter().any(|known| known.is(finding))
 }
+
+#[cfg(test)]
+mod tests {
+    use ggml_rs::sim::{Lane, Position, Site};
+
+    use super::*;
+
+    /// A read behind `a` by a mat-vec kernel, which is known.
+    fn behind() -> Finding {
+        Finding {
+            detector: Detector::OutOfBounds,
+            kernel: "kernel_mul_mv_q4_0_f32_nsg=2".to_owned(),
+            other_kernel: None,
+            same_value: false,
+            site: Site {
+                position: Position::Offset(0),
+                access: Access::Read,
+                lane: Lane::Index(0),
+                threadgroup: [0; 3],
+            },
+            other: None,
+            address: Address::Tensor {
+                name: "a".to_owned(),
+                buffer: Some(1),
+            },
+            offset: 0,
+            size: 18,
+            bytes: 2,
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn only_what_is_listed_is_known() {
+        assert!(is_known(&behind()));
+        let others: [fn(&mut Finding); 6] = [
+            |finding| finding.kernel = "kernel_mul_mm_q4_0_f32".to_owned(),
+            |finding| finding.site.access = Access::Write,
+            |finding| finding.address = Address::Threadgroup(0),
+            |finding| finding.detector = Detector::Uninitialised,
+            |finding| finding.detector = Detector::RaceOfDispatches,
+            |finding| finding.same_value = true,
+        ];
+        for (at, change) in others.into_iter().enumerate() {
+            let mut finding = behind();
+            change(&mut finding);
+            assert!(!is_known(&finding), "change {at}: {finding}");
+        }
+    }
+
+    #[test]
+    fn a_race_is_known_only_where_it_writes_the_same_bytes() {
+        let race = |same_value| {
+            let mut finding = behind();
+            finding.kernel = "kernel_mul_mv_iq4_nl_f32".to_owned();
+            finding.detector = Detector::RaceInThreadgroup;
+            finding.site.access = Access::Write;
+            finding.address = Address::Threadgroup(0);
+            finding.same_value = same_value;
+            finding
+        };
+        assert!(is_known(&race(true)));
+        assert!(!is_known(&race(false)));
+    }
+}
