@@ -28,6 +28,9 @@ const FEWEST_ELEMENTS: usize = 4;
 /// What the evaluations of a case may add up to, in values or multiply-adds: a second or so.
 const WORK: f64 = 1e8;
 
+/// The most elements of a case's operands: the evaluations keep some ten copies of each in f64, in every worker.
+const MOST_VALUES: usize = 1 << 25;
+
 /// Checks a case's gradients on a device. Fills in what `result` can say about the case and returns the outcome.
 pub(crate) fn judge(
     case: &dyn Case,
@@ -44,6 +47,9 @@ pub(crate) fn judge(
         let reason = format!("the result is of {}", built.output.dtype());
         return Ok(Outcome::Unsupported(reason));
     }
+    if let Some(reason) = too_large(case) {
+        return Ok(Outcome::Unsupported(reason));
+    }
     let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());
     for operands in trainings(case) {
         // Before anything is computed.
@@ -52,8 +58,10 @@ pub(crate) fn judge(
             continue;
         }
         let data = generate(case, &operands, settings.seed)?;
-        if let Some(reason) = unsuited(&built, &operands, &data)? {
-            return Ok(Outcome::Unsupported(reason));
+        match unsuited(&built, &operands, &data) {
+            Err(error) => return not_differentiable(error),
+            Ok(Some(reason)) => return Ok(Outcome::Unsupported(reason)),
+            Ok(None) => {}
         }
         let options = options(case, &built, &operands, device, settings);
         match gradients_of(&options, |g| subject(case, g, &operands, &data, settings)) {
@@ -66,6 +74,18 @@ pub(crate) fn judge(
         }
     }
     Ok(outcome)
+}
+
+/// Why there is no memory for the differences of a case. Its op's smaller cases have the same rule.
+fn too_large(case: &dyn Case) -> Option<String> {
+    let operands = case.operands();
+    let sizes = operands
+        .iter()
+        .map(|operand| operand.ne.iter().product::<usize>());
+    let values: usize = sizes.sum();
+    (values > MOST_VALUES).then(|| {
+        format!("{values} values are too many for differences in f64 (at most {MOST_VALUES})")
+    })
 }
 
 /// Why a case has no gradient to check, whatever its op: differences with a step of 1/512 need values near 1, and a result that is a
@@ -228,6 +248,8 @@ fn not_differentiable(error: ggml_rs::Error) -> Result<Outcome, Failure> {
     let reason = match &error {
         ggml_rs::Error::NotDifferentiable(why) => format!("{}: {}", why.op, why.reason),
         ggml_rs::Error::Unsupported(why) => format!("{} on {}: {}", why.op, why.device, why.reason),
+        // The backward of a gather of rows is a product with zeros and ones, which may be far larger than the operands.
+        ggml_rs::Error::Alloc { what, .. } if what == REFERENCE => error.to_string(),
         _ if error.to_string().contains(FLAT) => {
             "its result is constant wherever it is defined".to_owned()
         }
@@ -235,6 +257,9 @@ fn not_differentiable(error: ggml_rs::Error) -> Result<Outcome, Failure> {
     };
     Ok(Outcome::Unsupported(reason))
 }
+
+/// What ggml-rs's interpreter calls itself.
+const REFERENCE: &str = "the f64 reference";
 
 /// ggml-rs's words where no gradient reaches a trained operand.
 const FLAT: &str = "does not depend on a tensor that is marked with set_param";
@@ -267,6 +292,7 @@ mod tests {
     /// `x * x`, or an op of another kind.
     struct Square {
         trained: bool,
+        ne: [usize; 4],
         range: Option<[f32; 2]>,
         build: for<'g> fn(Tensor<'g>) -> ggml_rs::Result<Tensor<'g>>,
     }
@@ -282,7 +308,7 @@ mod tests {
 
         fn operands(&self) -> Vec<Operand> {
             let dtype = if self.trained { DType::F32 } else { DType::F16 };
-            vec![Operand::new("x", dtype, [6, 50, 1, 1])]
+            vec![Operand::new("x", dtype, self.ne)]
         }
 
         fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
@@ -300,6 +326,7 @@ mod tests {
     fn square() -> Square {
         Square {
             trained: true,
+            ne: [6, 50, 1, 1],
             range: None,
             build: |x| x.mul(x),
         }
@@ -336,7 +363,19 @@ mod tests {
             build: |x| x.argmax(),
             ..square()
         };
+        let large = Square {
+            ne: [MOST_VALUES, 2, 1, 1],
+            ..square()
+        };
+        // The operands are small, and the result is not.
+        let grows = Square {
+            ne: [1 << 10, 1, 1, 1],
+            build: |x| x.repeat([1 << 10, 1 << 10, 1 << 9]),
+            ..square()
+        };
         for (case, reason) in [
+            (large, "too many for differences"),
+            (grows, REFERENCE),
             (untrained, "trained"),
             (flat, "constant"),
             (integers, "i32"),

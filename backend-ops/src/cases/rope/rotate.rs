@@ -136,10 +136,12 @@ impl Case for RopeCase {
         operands
     }
 
-    /// The kernel multiplies its way from one frequency to the next, and angles reach 512: an f32 is right to 3e-5 there, and the
-    /// product of frequencies to some units more.
+    /// The kernel multiplies its way from one frequency to the next, each time with a factor that is itself rounded: the angle of
+    /// pair i is off by some 2 i + 5 units of f32. Angles reach 810 (512 positions, scaled by 1.42, divided by factors of 0.9) and
+    /// fall by 0.87 a pair, which makes 3.5e-4 at the worst pair. An element is two products with weights of the loss, up to 1.5
+    /// where the gradient's rms is 1: twice that. The largest seen is 7.8e-4.
     fn gradient(&self) -> Gradient {
-        Gradient::default().tolerance(3e-4)
+        Gradient::default().tolerance(1e-3)
     }
 
     fn smaller(&self) -> Vec<Box<dyn Case>> {

@@ -29,7 +29,8 @@ impl Machine {
     /// The tensors and whatever they refer to must be alive.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for the first node whose op has no definition.
+    /// [`Error::Unsupported`] for the first node whose op has no definition; [`Error::Alloc`] when there are more values than
+    /// memory is asked for.
     pub unsafe fn new(tensors: &[Tensor]) -> Result<Self> {
         let mut machine = Self::default();
         for &tensor in tensors {
@@ -62,7 +63,7 @@ impl Machine {
             None => View {
                 layout,
                 offset: 0,
-                base: self.memory.push(layout.elements()),
+                base: self.memory.push(layout.elements())?,
             },
         };
         self.views.insert(tensor, view);

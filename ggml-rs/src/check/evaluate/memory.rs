@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 
 /// Where a tensor's values lie: in which vector, and at which byte of the tensor that owns it.
@@ -49,17 +50,33 @@ pub fn flat(ne: [usize; 4], [i0, i1, i2, i3]: [usize; 4]) -> usize {
     i0 + ne[0] * (i1 + ne[1] * (i2 + ne[2] * i3))
 }
 
+/// The most values of a graph: 2 GiB. Computing takes copies of the largest tensors beside them.
+pub const MOST_VALUES: usize = 1 << 28;
+
 /// The vectors. A value that nothing has written is NaN, as in a plan's memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     bases: Vec<Vec<f64>>,
+    values: usize,
 }
 
 impl Memory {
     /// A vector for a tensor of this many elements.
-    pub fn push(&mut self, elements: usize) -> usize {
+    ///
+    /// # Errors
+    /// [`Error::Alloc`] when there would be more than [`MOST_VALUES`] values in all: a `Vec` that finds no memory ends the process.
+    pub fn push(&mut self, elements: usize) -> Result<usize> {
+        let values = self.values.saturating_add(elements);
+        if values > MOST_VALUES {
+            return Err(Error::Alloc {
+                what: "the f64 reference".to_owned(),
+                bytes: values.saturating_mul(size_of::<f64>()),
+                detail: format!("it is for graphs of at most {MOST_VALUES} values"),
+            });
+        }
+        self.values = values;
         self.bases.push(vec![f64::NAN; elements]);
-        self.bases.len() - 1
+        Ok(self.bases.len() - 1)
     }
 
     /// The values of a view in ne order.
@@ -102,7 +119,7 @@ mod tests {
 
     fn counted(elements: usize) -> Memory {
         let mut memory = Memory::default();
-        memory.push(elements);
+        memory.push(elements).unwrap();
         memory.bases[0] = (0..elements).map(|i| i as f64).collect();
         memory
     }
@@ -127,6 +144,16 @@ mod tests {
         let mut rows = view(DType::Q8_0, &[32, 2]);
         rows.layout.nb[1] = 68;
         assert_eq!(memory.gather(&rows)[32], 64.0);
+    }
+
+    #[test]
+    fn memory_that_nobody_has_is_an_error() {
+        let mut memory = counted(8);
+        for elements in [MOST_VALUES - 7, usize::MAX] {
+            let error = memory.push(elements).unwrap_err();
+            assert!(matches!(error, Error::Alloc { bytes, .. } if bytes > 1 << 31));
+        }
+        assert_eq!(memory.push(1), Ok(1));
     }
 
     #[test]

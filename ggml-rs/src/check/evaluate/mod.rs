@@ -75,7 +75,7 @@ impl<'a> Interpreter<'a> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for the first node whose op has no definition here; [`Error::DType`] for a parameter whose type
-    /// does not convert to f32.
+    /// does not convert to f32; [`Error::Alloc`] for a graph of more than 2<sup>28</sup> values, which would take 2 GiB.
     pub fn new(graph: &'a Graph) -> Result<Self> {
         let mut prepared = Self {
             graph,
