@@ -49,6 +49,7 @@ pub mod check;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod files;
 pub mod graph;
 pub mod params;
 pub mod plan;
