@@ -284,7 +284,7 @@ mod tests {
         let error = with_path(error, std::path::Path::new("x.gguf"));
         assert_eq!(
             error.to_string(),
-            "x.gguf: key `a\\nb`, byte 24: a bool of 7; 0 and 1 are allowed"
+            "file: x.gguf: key `a\\nb`, byte 24: a bool of 7; 0 and 1 are allowed"
         );
     }
 
