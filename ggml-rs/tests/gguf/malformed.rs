@@ -23,11 +23,11 @@ const F64: u32 = 28;
 /// What a reader may hold at once for a file that is refused: its buffer, and a little.
 const MEMORY: usize = 32 << 10;
 
-fn read(bytes: &[u8]) -> Result<Gguf<Cursor<&[u8]>>, FileError> {
+fn read(bytes: &[u8]) -> Result<Gguf<Cursor<&[u8]>>, Box<FileError>> {
     let (read, memory) = peak(|| Gguf::read(Cursor::new(bytes)));
     assert!(memory < MEMORY + 16 * bytes.len(), "{memory} bytes held");
     read.map_err(|error| match error {
-        Error::File(error) => *error,
+        Error::File(error) => error,
         other => panic!("{other}"),
     })
 }
