@@ -161,6 +161,10 @@ fn keys(corpus: &mut Corpus) {
         34,
         Fault::Utf8 { at: 2 },
     );
+    // ggml would read an alignment here. Found by the fuzzer.
+    let hidden = format!("{ALIGNMENT_KEY}\0");
+    let raw = Raw::new(0, 1).key(&hidden, U32).u32(93);
+    add("a key with a NUL", raw, key(&hidden), 24, Fault::NulInName);
     let raw = Raw::new(0, 2).key("k", U8).bytes(&[1]).key("k", U8);
     add("a key twice", raw, key("k"), 38, Fault::Duplicate);
     for number in [13, 14, 255, u32::MAX] {

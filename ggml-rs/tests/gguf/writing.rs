@@ -24,6 +24,7 @@ fn key_fault(builder: Result<Builder>) -> Fault {
 fn keys_that_no_reader_takes_are_refused() {
     let set = |key: &str| Builder::new().set(key, 1_u32);
     assert_eq!(key_fault(set("")), Fault::EmptyKey);
+    assert_eq!(key_fault(set("a\0b")), Fault::NulInName);
     let long = Fault::LongName {
         bytes: 65_536,
         most: 65_535,

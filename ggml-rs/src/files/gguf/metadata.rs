@@ -88,6 +88,10 @@ impl Metadata {
         if bytes > most {
             return Err(Fault::LongName { bytes, most });
         }
+        // ggml would take the key to end there, and two keys for one.
+        if key.contains('\0') {
+            return Err(Fault::NulInName);
+        }
         match self.places.contains_key(key) {
             true => Err(Fault::Duplicate),
             false => Ok(()),
