@@ -102,6 +102,13 @@ impl DType {
         self.is_quantized() && !matches!(self, Self::Q8_1 | Self::Q8_K)
     }
 
+    /// Whether ggml turns floats into this type only with an importance matrix:
+    /// [`quantize_with_importance`](crate::quantize::quantize_with_importance).
+    #[doc(alias = "ggml_quantize_requires_imatrix")]
+    pub const fn needs_importance(self) -> bool {
+        matches!(self, Self::IQ1_S | Self::IQ2_XXS | Self::IQ2_XS)
+    }
+
     /// Whether this is a floating-point scalar.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
@@ -261,6 +268,9 @@ mod tests {
                     let to_float = unsafe { (*sys::ggml_get_type_traits(raw)).to_float };
                     let converts = dtype.is_quantized() && to_float.is_some();
                     assert_eq!(dtype.dequantizes(), converts, "{name}");
+                    // SAFETY: the type is below the count.
+                    let needs = unsafe { sys::ggml_quantize_requires_imatrix(raw) };
+                    assert_eq!(dtype.needs_importance(), needs, "{name}");
                 }
                 None => assert_eq!(len, 0, "{name} is missing from DType"),
             }

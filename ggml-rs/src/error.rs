@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::Location;
 
 use crate::dtype::DType;
+use crate::files::FileError;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -94,6 +95,9 @@ pub enum Error {
         /// Offset of the first changed byte behind the tensor's end.
         first: usize,
     },
+    /// A file of tensors is malformed, lacks what was asked for, or could not be read or written.
+    #[error("file: {0}")]
+    File(Box<FileError>),
     /// ggml's own assertion was hit although our checks had passed: a bug of this crate.
     #[error("{step}: ggml reports: {message} (a check is missing in ggml-rs: please report it)")]
     Internal {

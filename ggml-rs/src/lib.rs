@@ -40,6 +40,7 @@
 //! | `blas` | the machine's own OpenBLAS, which pkg-config must find, everywhere but on macOS: one more device |
 //! | `metal-sim` | the simulated Metal device, everywhere but on macOS: the Metal backend's own code on the CPU, for tests |
 //! | `verifier` | the simulated device checks each access to memory that a kernel makes: [`sim`] |
+//! | `safetensors` | the reader of safetensors files: [`files`] |
 //! | `log` | ggml's log through the `log` crate, under the target `ggml`; without it the log is dropped |
 
 #![deny(missing_docs)]
@@ -49,6 +50,7 @@ pub mod check;
 pub mod device;
 pub mod dtype;
 pub mod error;
+pub mod files;
 pub mod graph;
 pub mod params;
 pub mod plan;

@@ -13,6 +13,7 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
+use std::borrow::Cow;
 use std::num::NonZero;
 use std::thread;
 
@@ -28,20 +29,77 @@ use crate::runtime;
 
 /// Converts rows of `row_len` values to `dtype`, in parallel when there are many.
 ///
-/// Types that ggml quantizes only with an importance matrix get one of all ones, as in ggml's own tests.
+/// Types that ggml quantizes only with an importance matrix ([`DType::needs_importance`]) get one of all ones, as in ggml's
+/// own tests. [`quantize_with_importance`] takes one.
 ///
 /// # Errors
 /// [`Error::Shape`] unless the values fill whole rows and rows whole blocks; [`Error::DType`] for a type that
-/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized.
+/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for a type
+/// whose blocks are searched (IQ1, IQ2, IQ3: beyond 2^25, which none of them can hold).
 #[doc(alias = "ggml_quantize_chunk")]
 #[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
+    convert(dtype, values, row_len, None)
+}
+
+/// As [`quantize`], where errors count as much as `importance` says: one positive number for each place of a row, the same for
+/// every row. Only how they compare matters. For a weight that is how much its inputs vary, such as the mean of their squares over some data.
+///
+/// Types that no importance changes (halves, Q8_0 and others without a choice of scales) take it and leave it alone.
+///
+/// ```
+/// use ggml_rs::{DType, quantize::{dequantize, quantize_with_importance}};
+/// let row: Vec<f32> = (0..256).map(|i| (i as f32 * 0.7).sin()).collect();
+/// // Only the first quarter matters.
+/// let importance: Vec<f32> = (0..256).map(|i| if i < 64 { 1.0 } else { 1e-3 }).collect();
+/// let blocks = quantize_with_importance(DType::IQ2_XXS, &row, 256, &importance)?;
+/// assert_eq!(dequantize(DType::IQ2_XXS, &blocks)?.len(), 256);
+/// # Ok::<(), ggml_rs::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`quantize`], and [`Error::Param`] unless there is one importance from 1e-10 to 1e10 for each place of a row.
+#[track_caller]
+pub fn quantize_with_importance(
+    dtype: DType,
+    values: &[f32],
+    row_len: usize,
+    importance: &[f32],
+) -> Result<Vec<u8>> {
+    let refuse = |detail: String| {
+        let error = OpError::new("quantize_with_importance", detail, Vec::new());
+        Err(Error::Param(error))
+    };
+    if importance.len() != row_len {
+        let given = importance.len();
+        return refuse(format!("an importance of {given} for rows of {row_len}"));
+    }
+    // Sums of their products with squares of values must neither overflow nor vanish.
+    let allowed = 1e-10..=1e10;
+    if let Some(place) = importance.iter().position(|value| !allowed.contains(value)) {
+        let value = importance[place];
+        return refuse(format!(
+            "importance {place} is {value}; from {:e} to {:e} is allowed, a small one for what does not matter",
+            allowed.start(),
+            allowed.end()
+        ));
+    }
+    convert(dtype, values, row_len, Some(importance))
+}
+
+#[track_caller]
+fn convert(
+    dtype: DType,
+    values: &[f32],
+    row_len: usize,
+    importance: Option<&[f32]>,
+) -> Result<Vec<u8>> {
     let row_bytes = check_rows(dtype, values.len(), row_len)?;
     match dtype {
         DType::F32 => Ok(bytemuck::cast_slice(values).to_vec()),
         DType::F16 => Ok(halves::<f16>(values)),
         DType::BF16 => Ok(halves::<bf16>(values)),
-        _ if dtype.dequantizes() => quantize_rows(dtype, values, row_len, row_bytes),
+        _ if dtype.dequantizes() => quantize_rows(dtype, values, row_len, row_bytes, importance),
         _ => Err(Error::DType(OpError::new(
             "quantize",
             format!("f32 does not convert to {dtype}"),
@@ -100,16 +158,18 @@ fn quantize_rows(
     values: &[f32],
     row_len: usize,
     row_bytes: usize,
+    importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    // ggml searches a grid of points for some types, and asserts that a point was found.
-    if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+    let most = largest(dtype);
+    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
+    if let Some(index) = values.iter().position(|value| !allowed(value)) {
         let detail = format!(
-            "value {index} is {}; only finite values can be quantized",
+            "value {index} is {}; {dtype} takes finite values up to {most:e}",
             values[index]
         );
         return Err(Error::Param(OpError::new("quantize", detail, Vec::new())));
     }
-    let quantizer = Quantizer::new(dtype, row_len)?;
+    let quantizer = Quantizer::new(dtype, row_len, importance)?;
     // Words, because ggml's blocks hold 16- and 32-bit numbers.
     let mut words = vec![0_u64; (values.len() / row_len * row_bytes).div_ceil(8)];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
@@ -135,15 +195,27 @@ fn quantize_rows(
     Ok(bytes.to_vec())
 }
 
-/// ggml's quantization of one type, ready to be used from several threads.
-struct Quantizer {
-    dtype: DType,
-    row_len: usize,
-    importance: Option<Vec<f32>>,
+/// The largest value that ggml quantizes without a fault.
+///
+/// For some types it searches a grid of points, and asserts that a point was found: none is, once sums of fourth powers overflow.
+/// Their largest values are those of the largest half times what a grid and a scale of the block give, below 2^25 for each.
+fn largest(dtype: DType) -> f32 {
+    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+    match dtype {
+        IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => (1 << 25) as f32,
+        _ => f32::MAX,
+    }
 }
 
-impl Quantizer {
-    fn new(dtype: DType, row_len: usize) -> Result<Self> {
+/// ggml's quantization of one type, ready to be used from several threads.
+struct Quantizer<'i> {
+    dtype: DType,
+    row_len: usize,
+    importance: Option<Cow<'i, [f32]>>,
+}
+
+impl<'i> Quantizer<'i> {
+    fn new(dtype: DType, row_len: usize, importance: Option<&'i [f32]>) -> Result<Self> {
         runtime::ready()?;
         // SAFETY: the type is valid. Builds ggml's tables under its own lock, so not under `guard::call`.
         let needs_importance = unsafe {
@@ -153,7 +225,9 @@ impl Quantizer {
         Ok(Self {
             dtype,
             row_len,
-            importance: needs_importance.then(|| vec![1.0; row_len]),
+            importance: importance
+                .map(Cow::Borrowed)
+                .or_else(|| needs_importance.then(|| vec![1.0; row_len].into())),
         })
     }
 

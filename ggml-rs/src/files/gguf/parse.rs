@@ -1,0 +1,260 @@
+//! From bytes to a header. Every number is checked before it is used.
+
+use std::collections::HashMap;
+use std::io::{Read, Seek};
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::files::error::{Fault, Place};
+use crate::files::gguf::header::Header;
+use crate::files::gguf::metadata::Metadata;
+use crate::files::gguf::value::{Array, Scalar, Value, ValueType};
+use crate::files::gguf::{MAGIC, MAX_KEY, MAX_NAME, MAX_NESTING};
+use crate::files::info::{TensorInfo, check_places};
+use crate::files::source::Cursor;
+use crate::shape::Shape;
+
+/// The bytes of the shortest key and value: a length, one byte of key, a type, one byte of value.
+const LEAST_KEY: u64 = 8 + 1 + 4 + 1;
+
+/// The bytes of the shortest description of a tensor: an empty name's length, the number of dimensions, type, offset.
+const LEAST_TENSOR: u64 = 8 + 4 + 4 + 8;
+
+/// Reads the header.
+///
+/// # Errors
+/// [`Error::File`](crate::Error::File) for everything that is wrong with it.
+pub(super) fn header<R: Read + Seek>(source: R) -> Result<Header> {
+    let mut cursor = Cursor::new(source)?;
+    let version = version(&mut cursor)?;
+    let tensor_count = cursor.u64()?;
+    let tensor_count = cursor.check_count("tensors", tensor_count, LEAST_TENSOR, 8)?;
+    let key_count = cursor.u64()?;
+    let key_count = cursor.check_count("keys", key_count, LEAST_KEY, 8)?;
+    let metadata = metadata(&mut cursor, key_count)?;
+    let Tensors {
+        infos,
+        places,
+        offsets,
+    } = tensors(&mut cursor, tensor_count, u64::from(metadata.alignment()))?;
+    let data = data_offset(&mut cursor, u64::from(metadata.alignment()), infos.len())?;
+    let data_len = cursor.len().saturating_sub(data);
+    check_places(&infos, data_len, |index| Some(offsets[index]))?;
+    Ok(Header {
+        version,
+        metadata,
+        tensors: infos,
+        places,
+        data,
+    })
+}
+
+fn version<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<u32> {
+    let magic = cursor.bytes()?;
+    if magic != MAGIC {
+        return Err(cursor.fail_back(4, Fault::Magic(magic)));
+    }
+    let version = cursor.u32()?;
+    match version {
+        2 | 3 => Ok(version),
+        // Versions are small, so a small number was turned around.
+        _ if version & 0xffff == 0 && version != 0 => {
+            Err(cursor.fail_back(4, Fault::BigEndian(version)))
+        }
+        _ => Err(cursor.fail_back(4, Fault::Version(version))),
+    }
+}
+
+fn metadata<R: Read + Seek>(cursor: &mut Cursor<R>, count: usize) -> Result<Metadata> {
+    let mut metadata = Metadata::default();
+    for index in 0..count {
+        cursor.place = Place::KeyAt(index as u64);
+        let begin = cursor.at();
+        let key = cursor.name(MAX_KEY)?;
+        cursor.place = Place::Key(key.clone());
+        let fail = |cursor: &Cursor<R>, at, fault| Err(cursor.fail_at(at, fault));
+        if let Err(fault) = metadata.check_key(&key) {
+            return fail(cursor, begin, fault);
+        }
+        let begin = cursor.at();
+        let value = value(cursor)?;
+        if let Err(fault) = metadata.insert(&key, value) {
+            return fail(cursor, begin, fault);
+        }
+    }
+    cursor.place = Place::Header;
+    Ok(metadata)
+}
+
+fn value_type<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<ValueType> {
+    let number = cursor.u32()?;
+    ValueType::from_number(number).ok_or_else(|| cursor.fail_back(4, Fault::ValueType(number)))
+}
+
+fn value<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Value> {
+    Ok(match value_type(cursor)? {
+        ValueType::U8 => Value::U8(scalar(cursor)?),
+        ValueType::I8 => Value::I8(scalar(cursor)?),
+        ValueType::U16 => Value::U16(scalar(cursor)?),
+        ValueType::I16 => Value::I16(scalar(cursor)?),
+        ValueType::U32 => Value::U32(scalar(cursor)?),
+        ValueType::I32 => Value::I32(scalar(cursor)?),
+        ValueType::F32 => Value::F32(scalar(cursor)?),
+        ValueType::Bool => Value::Bool(scalar(cursor)?),
+        ValueType::String => Value::String(cursor.text()?),
+        ValueType::Array => Value::Array(array(cursor, 1)?),
+        ValueType::U64 => Value::U64(scalar(cursor)?),
+        ValueType::I64 => Value::I64(scalar(cursor)?),
+        ValueType::F64 => Value::F64(scalar(cursor)?),
+    })
+}
+
+fn scalar<R: Read + Seek, T: Scalar>(cursor: &mut Cursor<R>) -> Result<T> {
+    let mut bytes = [0; 8];
+    let bytes = &mut bytes[..T::LEN];
+    cursor.fill(bytes)?;
+    T::parse(bytes).map_err(|byte| cursor.fail_back(1, Fault::Bool(byte)))
+}
+
+/// The array at this depth: 1 for one that is not in another.
+fn array<R: Read + Seek>(cursor: &mut Cursor<R>, depth: usize) -> Result<Array> {
+    if depth > MAX_NESTING {
+        return Err(cursor.fail_at(cursor.at(), Fault::Nested { most: MAX_NESTING }));
+    }
+    let value_type = value_type(cursor)?;
+    let count = cursor.u64()?;
+    let count = cursor.check_count("values", count, value_type.least_bytes(), 8)?;
+    match value_type {
+        ValueType::U8 => scalars::<R, u8>(cursor, count),
+        ValueType::I8 => scalars::<R, i8>(cursor, count),
+        ValueType::U16 => scalars::<R, u16>(cursor, count),
+        ValueType::I16 => scalars::<R, i16>(cursor, count),
+        ValueType::U32 => scalars::<R, u32>(cursor, count),
+        ValueType::I32 => scalars::<R, i32>(cursor, count),
+        ValueType::F32 => scalars::<R, f32>(cursor, count),
+        ValueType::Bool => scalars::<R, bool>(cursor, count),
+        ValueType::U64 => scalars::<R, u64>(cursor, count),
+        ValueType::I64 => scalars::<R, i64>(cursor, count),
+        ValueType::F64 => scalars::<R, f64>(cursor, count),
+        ValueType::String => {
+            let texts = (0..count).map(|_| cursor.text());
+            Ok(Array::String(texts.collect::<Result<_>>()?))
+        }
+        ValueType::Array => {
+            let arrays = (0..count).map(|_| array(cursor, depth + 1));
+            Ok(Array::Array(arrays.collect::<Result<_>>()?))
+        }
+    }
+}
+
+/// Values per read.
+const CHUNK: usize = 4096;
+
+fn scalars<R: Read + Seek, T: Scalar>(cursor: &mut Cursor<R>, count: usize) -> Result<Array> {
+    // As many bytes as the rest of the file has, at most: the count was checked.
+    let mut values: Vec<T> = Vec::with_capacity(count);
+    let mut bytes = vec![0; count.min(CHUNK) * T::LEN];
+    while values.len() < count {
+        let len = (count - values.len()).min(CHUNK) * T::LEN;
+        let begin = cursor.at();
+        cursor.fill(&mut bytes[..len])?;
+        for (index, bytes) in bytes[..len].chunks_exact(T::LEN).enumerate() {
+            let fail = |byte| cursor.fail_at(begin + (index * T::LEN) as u64, Fault::Bool(byte));
+            values.push(T::parse(bytes).map_err(fail)?);
+        }
+    }
+    Ok(T::wrap(values))
+}
+
+/// The descriptions of tensors.
+#[derive(Default)]
+struct Tensors {
+    infos: Vec<TensorInfo>,
+    places: HashMap<String, usize>,
+    /// Where each tensor's offset stands in the file.
+    offsets: Vec<u64>,
+}
+
+fn tensors<R: Read + Seek>(
+    cursor: &mut Cursor<R>,
+    count: usize,
+    alignment: u64,
+) -> Result<Tensors> {
+    let mut tensors = Tensors::default();
+    for index in 0..count {
+        cursor.place = Place::TensorAt(index as u64);
+        let begin = cursor.at();
+        let name = cursor.name(MAX_NAME)?;
+        cursor.place = Place::Tensor(name.clone());
+        if name.contains('\0') {
+            return Err(cursor.fail_at(begin, Fault::NulInName));
+        }
+        if tensors.places.insert(name.clone(), index).is_some() {
+            return Err(cursor.fail_at(begin, Fault::Duplicate));
+        }
+        let info = tensor(cursor, name, alignment)?;
+        tensors.infos.push(info);
+        tensors.offsets.push(cursor.at() - 8);
+    }
+    cursor.place = Place::Header;
+    Ok(tensors)
+}
+
+fn tensor<R: Read + Seek>(
+    cursor: &mut Cursor<R>,
+    name: String,
+    alignment: u64,
+) -> Result<TensorInfo> {
+    let count = cursor.u32()?;
+    if count > 4 {
+        return Err(cursor.fail_back(4, Fault::Dimensions(u64::from(count))));
+    }
+    let begin = cursor.at();
+    let mut dims = [1_u64; 4];
+    for dim in &mut dims[..count as usize] {
+        *dim = cursor.u64()?;
+    }
+    let number = cursor.u32()?;
+    let mut dtypes = DType::ALL.into_iter();
+    let dtype = dtypes
+        .find(|dtype| *dtype as u32 == number)
+        .ok_or_else(|| cursor.fail_back(4, Fault::TensorType(number.to_string())))?;
+    let (shape, bytes) = sizes(dtype, &dims).map_err(|detail| {
+        let dims = dims[..count as usize].to_vec();
+        cursor.fail_at(begin, Fault::Shape { dims, detail })
+    })?;
+    let offset = cursor.u64()?;
+    if !offset.is_multiple_of(alignment) {
+        return Err(cursor.fail_back(8, Fault::Unaligned { offset, alignment }));
+    }
+    Ok(TensorInfo {
+        name,
+        dtype,
+        shape,
+        offset,
+        bytes,
+    })
+}
+
+/// Shape and bytes.
+fn sizes(dtype: DType, dims: &[u64; 4]) -> std::result::Result<(Shape, usize), String> {
+    // One that does not fit is refused by the shape.
+    let ne = dims.map(|dim| usize::try_from(dim).unwrap_or(usize::MAX));
+    crate::files::info::sizes(dtype, &ne)
+}
+
+/// Where the values begin: the next multiple of the alignment.
+fn data_offset<R: Read + Seek>(
+    cursor: &mut Cursor<R>,
+    alignment: u64,
+    tensors: usize,
+) -> Result<u64> {
+    let at = cursor.at();
+    // The alignment is small and the position within a file.
+    let data = at.next_multiple_of(alignment);
+    if tensors > 0 && data > cursor.len() {
+        let (needed, left) = (data - at, cursor.left());
+        return Err(cursor.fail_at(at, Fault::Ends { needed, left }));
+    }
+    Ok(data)
+}

@@ -1,0 +1,171 @@
+//! Files whose header was read and whose tensors are read on demand.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::files::error::with_path;
+use crate::files::gguf::header::Header;
+use crate::files::gguf::metadata::Metadata;
+use crate::files::gguf::parse;
+use crate::files::info::TensorInfo;
+use crate::files::load;
+use crate::params::Params;
+
+/// A GGUF file: its header, checked, and the source from which tensors are read.
+///
+/// Files are not mapped to memory: another program that truncates a mapped file ends the process, which safe code must not be able to.
+#[derive(Debug)]
+pub struct Gguf<R = File> {
+    header: Header,
+    source: R,
+    path: Option<PathBuf>,
+}
+
+impl Gguf<File> {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it.
+    #[doc(alias = "gguf_init_from_file")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let open = || {
+            let mut source = load::open(path)?;
+            let header = parse::header(&mut source)?;
+            Ok(Self {
+                header,
+                source,
+                path: Some(path.to_owned()),
+            })
+        };
+        open().map_err(|error| with_path(error, path))
+    }
+}
+
+impl<R: Read + Seek> Gguf<R> {
+    /// Reads the header of a source that begins with a file.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file.
+    #[doc(alias = "gguf_init_from_buffer")]
+    pub fn read(mut source: R) -> Result<Self> {
+        let header = parse::header(&mut source)?;
+        Ok(Self {
+            header,
+            source,
+            path: None,
+        })
+    }
+
+    /// Everything but the values.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The keys and their values.
+    pub fn metadata(&self) -> &Metadata {
+        self.header.metadata()
+    }
+
+    /// The tensors, in the file's order.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        self.header.tensors()
+    }
+
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when there is none.
+    pub fn tensor(&self, name: &str) -> Result<&TensorInfo> {
+        self.header.tensor(name).map_err(|error| self.named(error))
+    }
+
+    /// The bytes of a tensor.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when there is none of this name, or reading fails;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory.
+    pub fn read_bytes(&mut self, name: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read_into(name, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The values of a tensor as `f32`, converted from its type.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32.
+    #[track_caller]
+    pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
+        let dtype = self.tensor(name)?.dtype();
+        let bytes = self.read_bytes(name)?;
+        crate::quantize::dequantize(dtype, &bytes)
+    }
+
+    /// Replaces what is in `to` by the bytes of a tensor. For many tensors one vector serves.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_bytes`].
+    pub fn read_into(&mut self, name: &str, to: &mut Vec<u8>) -> Result<()> {
+        let read = load::read(
+            &mut self.source,
+            self.header.data,
+            self.header.tensor(name),
+            to,
+        );
+        read.map_err(|error| self.named(error))
+    }
+
+    /// Every tensor, as parameters on a device. They are read one by one.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when reading fails; [`Error::Param`](crate::Error::Param) for a file without tensors;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the device or the host has no memory.
+    #[track_caller]
+    pub fn load(&mut self, device: Device) -> Result<Params> {
+        self.load_where(device, |_| true)
+    }
+
+    /// The tensors for which `wanted` says so, as parameters on a device.
+    ///
+    /// # Errors
+    /// As [`Gguf::load`]; [`Error::Param`](crate::Error::Param) when nothing is wanted.
+    #[track_caller]
+    pub fn load_where(
+        &mut self,
+        device: Device,
+        wanted: impl FnMut(&TensorInfo) -> bool,
+    ) -> Result<Params> {
+        let params = load::allocate(self.header.tensors(), device, wanted)?;
+        self.load_into(&params)?;
+        Ok(params)
+    }
+
+    /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File) when a parameter has no tensor, or one of another type or shape; then no parameter was set.
+    /// Also when reading fails, where some may have been.
+    pub fn load_into(&mut self, params: &Params) -> Result<()> {
+        let header = &self.header;
+        let loaded = load::fill(&mut self.source, header.data, params, |name| {
+            header.tensor(name)
+        });
+        loaded.map_err(|error| self.named(error))
+    }
+
+    /// What the tensors are read from.
+    pub fn into_inner(self) -> R {
+        self.source
+    }
+
+    fn named(&self, error: crate::Error) -> crate::Error {
+        match &self.path {
+            Some(path) => with_path(error, path),
+            None => error,
+        }
+    }
+}

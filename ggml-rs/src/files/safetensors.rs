@@ -1,0 +1,310 @@
+//! safetensors, the file format of many frameworks' weights: read, with the feature `safetensors`.
+//!
+//! The crate of the same name parses the header. Beyond what it checks, places are held against the length of the file before anything
+//! is read, and values are read on demand, so the file need not fit in memory.
+//!
+//! Shapes are row-major in these files, slowest dimension first; [`TensorInfo::shape`] has them in ne order, like everything here.
+//!
+//! ```
+//! use ggml_rs::files::safetensors::SafeTensors;
+//! use std::io::Cursor;
+//!
+//! let header = br#"{"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}"#;
+//! let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+//! bytes.extend(header);
+//! bytes.extend([1.0_f32, 2.0].iter().flat_map(|value| value.to_le_bytes()));
+//!
+//! let mut file = SafeTensors::read(Cursor::new(bytes))?;
+//! assert_eq!(file.tensor("w")?.shape().ne(), [2, 1, 1, 1]);
+//! assert_eq!(file.read_f32("w")?, [1.0, 2.0]);
+//! let params = file.load(ggml_rs::Device::cpu()?)?;
+//! assert_eq!(params.get("w")?.read_f32()?, [1.0, 2.0]);
+//! # Ok::<(), ggml_rs::Error>(())
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, Metadata, TensorInfo as Entry};
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::files::error::{Fault, FileError, with_path};
+use crate::files::info::{TensorInfo, check_places, sizes};
+use crate::files::load;
+use crate::files::source::Cursor;
+use crate::graph::checked_name;
+use crate::params::Params;
+use crate::quantize::dequantize;
+
+/// The longest header, as in the format's own library.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// A safetensors file: its header, checked, and the source from which tensors are read.
+///
+/// A file may hold tensors that ggml cannot: of other types (bool, unsigned, 8-bit floats), of more than four dimensions, without values, or with names of
+/// more than 63 bytes. They are in [`SafeTensors::refused`], each with the reason, and do not keep the others from being read.
+#[derive(Debug)]
+pub struct SafeTensors<R = File> {
+    tensors: Vec<TensorInfo>,
+    places: HashMap<String, usize>,
+    refused: Vec<(String, Fault)>,
+    metadata: BTreeMap<String, String>,
+    data: u64,
+    source: R,
+    path: Option<PathBuf>,
+}
+
+impl SafeTensors<File> {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the file cannot be read, or for what is wrong with it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let open = || {
+            let mut file = Self::read(load::open(path)?)?;
+            file.path = Some(path.to_owned());
+            Ok(file)
+        };
+        open().map_err(|error| with_path(error, path))
+    }
+}
+
+impl<R: Read + Seek> SafeTensors<R> {
+    /// Reads the header of a source that begins with a file.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the source cannot be read, or for what is wrong with the file.
+    pub fn read(mut source: R) -> Result<Self> {
+        let mut cursor = Cursor::new(&mut source)?;
+        let header = header(&mut cursor)?;
+        let (data, data_len) = (cursor.at(), cursor.left());
+        check_end(&cursor, &header)?;
+        let mut file = Self {
+            tensors: Vec::new(),
+            places: HashMap::new(),
+            refused: Vec::new(),
+            metadata: BTreeMap::new(),
+            data,
+            source,
+            path: None,
+        };
+        for name in header.offset_keys() {
+            // The name is the header's own.
+            let Some(entry) = header.info(&name) else {
+                continue;
+            };
+            match info(&name, entry) {
+                Ok(info) => {
+                    file.places.insert(name, file.tensors.len());
+                    file.tensors.push(info);
+                }
+                Err(fault) => file.refused.push((name, fault)),
+            }
+        }
+        let texts = header.metadata().iter().flatten();
+        file.metadata
+            .extend(texts.map(|(key, text)| (key.clone(), text.clone())));
+        check_places(&file.tensors, data_len, |_| None)?;
+        Ok(file)
+    }
+
+    /// The file's texts, by key.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The tensors that ggml can hold, in the order of their values.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    /// The other tensors, and why ggml cannot hold them.
+    pub fn refused(&self) -> &[(String, Fault)] {
+        &self.refused
+    }
+
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// [`Error::File`] when there is none, or one that ggml cannot hold.
+    pub fn tensor(&self, name: &str) -> Result<&TensorInfo> {
+        self.find(name).map_err(|error| self.named(error))
+    }
+
+    /// The bytes of a tensor.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::tensor`], and when reading fails; [`Error::Alloc`] when the host has no memory.
+    pub fn read_bytes(&mut self, name: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let info = find(&self.tensors, &self.places, &self.refused, name);
+        let read = load::read(&mut self.source, self.data, info, &mut bytes);
+        read.map_err(|error| self.named(error))?;
+        Ok(bytes)
+    }
+
+    /// The values of a tensor as `f32`, converted from its type.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::read_bytes`], and [`Error::DType`] for a type that does not convert to f32: integers and f64.
+    #[track_caller]
+    pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
+        let dtype = self.tensor(name)?.dtype();
+        dequantize(dtype, &self.read_bytes(name)?)
+    }
+
+    /// Every tensor, as parameters on a device. They are read one by one.
+    ///
+    /// # Errors
+    /// [`Error::File`] when there is a tensor that ggml cannot hold ([`SafeTensors::load_where`] leaves out what is not wanted), or when reading
+    /// fails; [`Error::Param`] for a file without tensors; [`Error::Alloc`] when the device or the host has no memory.
+    #[track_caller]
+    pub fn load(&mut self, device: Device) -> Result<Params> {
+        if let Some((name, fault)) = self.refused.first() {
+            let error = FileError::tensor(name, fault.clone());
+            return Err(self.named(error));
+        }
+        self.load_where(device, |_| true)
+    }
+
+    /// The tensors, among those that ggml can hold, for which `wanted` says so, as parameters on a device.
+    ///
+    /// # Errors
+    /// [`Error::File`] when reading fails; [`Error::Param`] when nothing is wanted; [`Error::Alloc`] when the device or the host has no memory.
+    #[track_caller]
+    pub fn load_where(
+        &mut self,
+        device: Device,
+        wanted: impl FnMut(&TensorInfo) -> bool,
+    ) -> Result<Params> {
+        let params = load::allocate(&self.tensors, device, wanted)?;
+        self.load_into(&params)?;
+        Ok(params)
+    }
+
+    /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.
+    ///
+    /// # Errors
+    /// [`Error::File`] when a parameter has no tensor, or one of another type or shape; then no parameter was set. Also when reading fails,
+    /// where some may have been.
+    pub fn load_into(&mut self, params: &Params) -> Result<()> {
+        let (tensors, places, refused) = (&self.tensors, &self.places, &self.refused);
+        let find = |name: &str| find(tensors, places, refused, name);
+        let loaded = load::fill(&mut self.source, self.data, params, find);
+        loaded.map_err(|error| self.named(error))
+    }
+
+    fn find(&self, name: &str) -> Result<&TensorInfo> {
+        find(&self.tensors, &self.places, &self.refused, name)
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match &self.path {
+            Some(path) => with_path(error, path),
+            None => error,
+        }
+    }
+}
+
+fn find<'t>(
+    tensors: &'t [TensorInfo],
+    places: &HashMap<String, usize>,
+    refused: &[(String, Fault)],
+    name: &str,
+) -> Result<&'t TensorInfo> {
+    if let Some(&place) = places.get(name) {
+        return Ok(&tensors[place]);
+    }
+    let fault = refused.iter().find(|(refused, _)| refused == name);
+    let fault = fault.map_or(Fault::Missing, |(_, fault)| fault.clone());
+    Err(FileError::tensor(name, fault))
+}
+
+/// Reads the header, which the format's library checks: offsets follow each other from 0, and lengths are those of shapes and types.
+fn header<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Metadata> {
+    let len = cursor.u64()?;
+    let fitting = cursor.check_count("bytes of header", len, 1, 8)?;
+    if len > MAX_HEADER {
+        let fault = Fault::Json(format!("a header of {len} bytes; {MAX_HEADER} are allowed"));
+        return Err(cursor.fail_back(8, fault));
+    }
+    let begin = cursor.at();
+    let mut text = vec![0; fitting];
+    cursor.fill(&mut text)?;
+    serde_json::from_slice(&text).map_err(|error| {
+        // A header is one line, as a rule.
+        let column = if error.line() == 1 { error.column() } else { 0 };
+        let offset = begin + column.saturating_sub(1) as u64;
+        cursor.fail_at(offset, Fault::Json(error.to_string()))
+    })
+}
+
+/// Refuses a file whose data is not as long as the header says.
+fn check_end<R: Read + Seek>(cursor: &Cursor<R>, header: &Metadata) -> Result<()> {
+    let (needed, left) = (header.data_len() as u64, cursor.left());
+    if needed > left {
+        return Err(cursor.fail_at(cursor.at(), Fault::Ends { needed, left }));
+    }
+    if needed < left {
+        let extra = left - needed;
+        let fault = Fault::Json(format!(
+            "{extra} bytes that belong to no tensor end the file"
+        ));
+        return Err(cursor.fail_at(cursor.at() + needed, fault));
+    }
+    Ok(())
+}
+
+/// A tensor as ggml would hold it.
+fn info(name: &str, entry: &Entry) -> std::result::Result<TensorInfo, Fault> {
+    let dtype = dtype(entry.dtype).ok_or_else(|| Fault::TensorType(entry.dtype.to_string()))?;
+    if checked_name(name).is_err() {
+        let fault = match name.contains('\0') {
+            true => Fault::NulInName,
+            false => Fault::LongName {
+                bytes: name.len() as u64,
+                most: u64::from(ggml_sys::GGML_MAX_NAME) - 1,
+            },
+        };
+        return Err(fault);
+    }
+    if entry.shape.len() > 4 {
+        return Err(Fault::Dimensions(entry.shape.len() as u64));
+    }
+    let mut ne: Vec<usize> = entry.shape.iter().rev().copied().collect();
+    if ne.is_empty() {
+        // A scalar.
+        ne.push(1);
+    }
+    let (shape, bytes) = sizes(dtype, &ne).map_err(|detail| Fault::Shape {
+        dims: entry.shape.iter().map(|&dim| dim as u64).collect(),
+        detail,
+    })?;
+    Ok(TensorInfo {
+        name: name.to_owned(),
+        dtype,
+        shape,
+        offset: entry.data_offsets.0 as u64,
+        bytes,
+    })
+}
+
+/// ggml's type of the same bytes.
+fn dtype(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::F32 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F64 => DType::F64,
+        Dtype::I8 => DType::I8,
+        Dtype::I16 => DType::I16,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        _ => return None,
+    })
+}
