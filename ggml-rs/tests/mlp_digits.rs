@@ -12,6 +12,7 @@ use digits::{Moved, PIXELS, SIDE};
 use ggml_rs::Device;
 use ggml_rs::train::{Dataset, Task};
 use network::Settings;
+use track::Tracked;
 
 /// The example's defaults.
 fn settings() -> Settings {
@@ -92,14 +93,15 @@ fn steps_on_the_metal_device_track_the_cpu() {
     let device = Device::by_name("MTL0").unwrap();
     let tracked = track::track(&settings(), &data, device, 5).unwrap();
     assert_eq!(tracked.len(), 5);
-    for found in &tracked {
+    for Tracked {
+        loss,
+        loss_difference,
+        weights_difference,
+    } in &tracked
+    {
         // Sums of some hundred products in another order.
-        assert!(found.loss_difference < LOSS, "{}", found.loss_difference);
-        assert!(
-            found.weights_difference < WEIGHTS,
-            "{}",
-            found.weights_difference
-        );
+        assert!(*loss_difference < LOSS, "{loss_difference} of {loss}");
+        assert!(*weights_difference < WEIGHTS, "{weights_difference}");
     }
     // Otherwise the CPU was compared with itself.
     assert!(tracked[4].weights_difference > 0.0);
