@@ -67,6 +67,37 @@ pub struct Finish {
 
 /// What a run is to do: [`Trainer::fit`] takes it.
 ///
+/// ```
+/// use ggml_rs::train::{Arrays, EarlyStop, Every, Fit, Forward, Task, TrainOptions, Trainer};
+/// # use ggml_rs::{DType, Device, Params};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("run.gguf");
+/// # let device = Device::cpu()?;
+/// # let mut backend = device.open()?;
+/// # let weights = Params::builder().tensor("w", DType::F32, [1, 1])?.allocate(device)?;
+/// # weights.zero()?;
+/// let x: Vec<f32> = (0..40).map(|i| i as f32 / 40.0).collect();
+/// let data = Arrays::new(&[1], x.clone(), &[1], x)?;
+/// let (train, validation) = (data.subset(&(0..32).collect::<Vec<_>>())?, data.subset(&[33, 36, 39])?);
+/// # let w = weights.get("w")?;
+/// # let mut trainer = Trainer::new(&backend, train, &weights, TrainOptions::default(), move |g, batch| {
+/// #     let outputs = g.param(&w)?.mul_mat(batch.features)?;
+/// #     let error = outputs.sub(batch.labels)?;
+/// #     Ok(Forward { outputs, loss: error.mul(error)?.mean()? })
+/// # })?;
+/// // At most 20 epochs; three without a better validation loss are the last.
+/// let early = EarlyStop { patience: 3, min_delta: 0.0 };
+/// let fit = Fit::epochs(20)
+///     .validate(&validation, Task::Regress)
+///     .early_stop(early)
+///     .checkpoint(&path, Every::Epochs(1));
+/// trainer.fit(&mut backend, fit)?;
+/// // The same trainer, or one made with the same options in another process, goes on from the file.
+/// trainer.restore(&path)?;
+/// assert_eq!(trainer.progress().epoch, 20);
+/// # Ok::<(), ggml_rs::Error>(())
+/// ```
+///
 /// A run that is resumed must be given the same validation set and early stop; the rest is in the checkpoint.
 pub struct Fit<'a> {
     epochs: u64,

@@ -96,7 +96,7 @@ impl fmt::Display for Mean {
 /// let accuracy = Proportion { hits: 349, samples: 360 };
 /// let (low, high) = accuracy.wilson_95();
 /// assert!(low < accuracy.value() && accuracy.value() < high);
-/// assert_eq!(accuracy.to_string(), "96.94% (94.62% to 98.28%)");
+/// assert_eq!(accuracy.to_string(), "96.94% (94.61% to 98.29%)");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proportion {

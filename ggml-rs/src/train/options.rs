@@ -4,6 +4,20 @@ use super::{Clip, Schedule, TrainError};
 use crate::graph::AdamW;
 
 /// How to train.
+///
+/// ```
+/// use ggml_rs::AdamW;
+/// use ggml_rs::train::{Clip, Optimizer, TrainOptions};
+///
+/// let options = TrainOptions {
+///     batch: 8,
+///     accumulate: 4,
+///     clip: Some(Clip::Norm(1.0)),
+///     optimizer: Optimizer::AdamW(AdamW { learning_rate: 3e-4, ..AdamW::default() }),
+///     ..TrainOptions::default()
+/// };
+/// assert_eq!(options.batch * options.accumulate, 32);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrainOptions {
     /// Samples of a batch. The last batch of an epoch has what is left: nothing is dropped, and nothing comes twice.
