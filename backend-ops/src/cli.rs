@@ -27,6 +27,7 @@ Examples:
   backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran
   backend-ops perf -b CPU -o MUL_MAT                      times; on a simulated device counters
   backend-ops perf --set staging                          OUT_PROD with float against half staging
+  backend-ops perf -o OUT_PROD --set blas                 OUT_PROD beside OpenBLAS (a build with --features blas)
   backend-ops support --output csv                        which cases a device runs
   backend-ops test --output csv > results.csv             rows on stdout, the report for people on stderr
   backend-ops test --set quick                            minutes: the values of every parameter, but for the largest

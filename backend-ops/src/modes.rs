@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 
 use crate::cases::Set;
 use crate::cli::{Cli, Environment, Mode, Output};
-use crate::perf::{Perf, Sinks};
+use crate::perf::{self, Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
 use crate::support::{Query, Table};
@@ -50,6 +50,10 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
     anyhow::ensure!(
         cli.set != Set::Staging || cli.staging.is_none(),
         "--staging: set staging measures every staging; run without it"
+    );
+    anyhow::ensure!(
+        cli.set != Set::Blas || cli.device.is_none(),
+        "-b: set blas measures the CPU beside BLAS; run without it"
     );
     anyhow::ensure!(
         verify::is_built_in() || cli.verify.is_none() && cli.mode != Mode::Barriers,
@@ -103,10 +107,10 @@ pub fn perf(cli: &Cli, session: Session, environment: &Environment) -> anyhow::R
     let (people, rows) = outputs(cli, environment);
     let stdout = || Box::new(io::stdout()) as Box<dyn Write>;
     let mut sinks = Sinks::new(people, rows.map(|format| (stdout(), format)));
-    Ok(if cli.set == Set::Staging {
-        perf.run_staging(&mut sinks)?
-    } else {
-        perf.run(&mut sinks)?
+    Ok(match cli.set {
+        Set::Staging => perf.run_staging(&mut sinks)?,
+        Set::Blas => perf.run_blas(perf::blas::device()?, &mut sinks)?,
+        _ => perf.run(&mut sinks)?,
     })
 }
 
@@ -205,6 +209,8 @@ mod tests {
                 &["perf", "--set", "staging", "--staging", "half"],
                 "every staging",
             ),
+            (&["perf", "--set", "blas", "-b", "CPU"], "run without it"),
+            (&["test", "--set", "blas"], "use mode perf"),
         ] {
             let reason = checked(args).expect_err(part);
             assert!(reason.contains(part), "{args:?}: {reason}");

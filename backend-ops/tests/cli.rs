@@ -53,6 +53,15 @@ fn an_unknown_device_lists_those_that_exist() {
 }
 
 #[test]
+#[cfg(not(any(feature = "blas", target_os = "macos")))]
+fn the_comparison_with_blas_says_what_it_needs() {
+    assert_refused(
+        &["perf", "-o", "OUT_PROD", "--set", "blas"],
+        &["no device BLAS", "libopenblas-dev", "--features blas"],
+    );
+}
+
+#[test]
 fn a_bad_regex_is_explained() {
     assert_refused(&["test", "-p", "m=["], &["m=[", "unclosed character class"]);
 }

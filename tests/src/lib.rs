@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 
 pub mod mutant;
+pub mod products;
 
 use std::process::{Command, ExitStatus, Stdio};
 

@@ -1,4 +1,5 @@
-//! ggml's real matrix kernels on AArch64: translated, cross-compiled by metal-sim's builder, and run by qemu.
+//! ggml's real matrix kernels on AArch64: translated, cross-compiled by metal-sim's builder, and run by qemu. And the CPU's float
+//! products, whose kernel is NEON's there.
 //!
 //! The runtime alone is metal-sim's own test. Ignored, with the reason, where a tool is missing; failed there if
 //! `GGML_RS_REQUIRE_TOOLS` is set.
@@ -105,22 +106,61 @@ fn products_are_right() -> Result<()> {
     Ok(())
 }
 
+/// The CPU's float products in a static program, with a driver in place of the rest of ggml.
+fn build_cpu_products() -> Result<PathBuf> {
+    let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aarch64-cpu");
+    fs::create_dir_all(&work)?;
+    let program = work.join("products");
+    let tree = Path::new(env!("GGML_ROOT")).join("ggml");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut compile = Command::new("clang++");
+    compile.args([
+        &format!("--target={TARGET}"),
+        "-std=c++17",
+        "-O2",
+        "-static",
+    ]);
+    for folder in ["include", "src", "src/ggml-cpu"] {
+        compile.arg("-I").arg(tree.join(folder));
+    }
+    compile
+        .arg(here.join("aarch64/products.cpp"))
+        .arg(tree.join("src/ggml-cpu/ggml-cpu-gemm.cpp"))
+        .args(["-lpthread", "-o"])
+        .arg(&program);
+    run(&mut compile)?;
+    Ok(program)
+}
+
+/// The driver compares whole numbers itself.
+fn cpu_products_are_right() -> Result<()> {
+    let said = run(Command::new("qemu-aarch64").arg(build_cpu_products()?))?;
+    let error: f64 = said.trim().parse().with_context(|| said.clone())?;
+    ensure!((0.0..1e-12).contains(&error), "error {error}");
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let simulated = env!("GGML_BACKENDS")
         .split(',')
         .any(|backend| backend == "metal-sim");
     let required = std::env::var_os("GGML_RS_REQUIRE_TOOLS").is_some();
     let missing = missing_tool().map(|tool| format!("no {tool}"));
-    let ignored = !simulated || (missing.is_some() && !required);
-    let kind = if simulated {
-        missing.clone().unwrap_or_default()
-    } else {
-        "no simulated device in this build".to_owned()
+    let trial = |name: &str, unusable: Option<&str>, test: fn() -> Result<()>| {
+        let ignored = unusable.is_some() || (missing.is_some() && !required);
+        let kind = unusable.map_or_else(|| missing.clone().unwrap_or_default(), str::to_owned);
+        let missing = missing.clone();
+        Trial::test(name, move || match missing {
+            Some(reason) => Err(Failed::from(reason)),
+            None => test().map_err(|error| Failed::from(format!("{error:#}"))),
+        })
+        .with_kind(kind)
+        .with_ignored_flag(ignored)
     };
-    let test = Trial::test("products_are_right", move || match missing {
-        Some(reason) => Err(Failed::from(reason)),
-        None => products_are_right().map_err(|error| Failed::from(format!("{error:#}"))),
-    });
-    let trial = test.with_kind(kind).with_ignored_flag(ignored);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    let unsimulated = (!simulated).then_some("no simulated device in this build");
+    let trials = vec![
+        trial("products_are_right", unsimulated, products_are_right),
+        trial("cpu_products_are_right", None, cpu_products_are_right),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -18,6 +18,12 @@ const LEVEL: &str = "GGML_RS_CPU_LEVEL";
 /// The gate on the CPU.
 const GATE: [&str; 7] = ["test", "-o", "OUT_PROD", "--set", "gate", "-b", "CPU"];
 
+/// Sums of up to 4096 products and edges of everything that a product is cut into, close to f64.
+const PRECISE: [&str; 7] = ["test", "-o", "OUT_PROD", "--set", "precise", "-b", "CPU"];
+
+/// With this variable in its environment this program checks products, at the level that it is given.
+const PRODUCTS: &str = "GGML_RS_TESTS_PRODUCTS";
+
 /// Cases of the gate that are quick in an emulator.
 const QUICK: [&str; 2] = ["-p", QUICK_CASES];
 const QUICK_CASES: &str = "k=(1|16),";
@@ -99,6 +105,28 @@ fn this_machine_gets_its_best() -> Result<()> {
 
 fn gate_at(level: &str) -> Result<()> {
     passed_at(&backend_ops(None, Some(level), &GATE)?, level)
+}
+
+fn precise_at(level: &str) -> Result<()> {
+    passed_at(&backend_ops(None, Some(level), &PRECISE)?, level)
+}
+
+/// The level is one for all of a process.
+fn products_at(level: &str) -> Result<()> {
+    let output = Command::new(env::current_exe()?)
+        .env(PRODUCTS, level)
+        .env(LEVEL, level)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    Ok(())
+}
+
+/// What this program does for [`products_at`].
+fn products(level: &str) -> Result<()> {
+    let here = ggml_sys::cpu::level().unwrap_or_default();
+    ensure!(here == format!("x86-64-{level}"), "this is {here}");
+    ggml_rs_tests::products::check()
 }
 
 fn a_wrong_level_is_an_error() -> Result<()> {
@@ -186,17 +214,28 @@ fn unless(reason: Option<&str>, trial: Trial) -> Trial {
 }
 
 fn main() -> ExitCode {
+    if let Some(level) = env::var_os(PRODUCTS) {
+        return match products(&level.to_string_lossy()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let native = [
         trial("this_process_has_a_level", this_process_has_a_level),
         trial("this_machine_gets_its_best", this_machine_gets_its_best),
         trial("a_wrong_level_is_an_error", a_wrong_level_is_an_error),
     ];
-    let levels = ["v2", "v3", "v4"].map(|level| {
+    let levels = ["v2", "v3", "v4"].into_iter().flat_map(|level| {
         let above = (level > best_level()).then_some("above this machine");
-        unless(
-            above,
+        [
             trial(&format!("gate_at_{level}"), move || gate_at(level)),
-        )
+            trial(&format!("precise_at_{level}"), move || precise_at(level)),
+            trial(&format!("products_at_{level}"), move || products_at(level)),
+        ]
+        .map(|trial| unless(above, trial))
     });
     let emulated = [
         trial("nehalem_gets_v2", nehalem_gets_v2),

@@ -77,12 +77,16 @@ pub enum Set {
     Quick,
     /// OUT_PROD with operands beyond half's range, on either side.
     Range,
+    /// OUT_PROD held to the rounding of sums in F32, at the edges of all that the CPU cuts it into.
+    Precise,
     /// MUL_MAT_ID in every staging against sums in f64, with bounds on each error.
     GroundTruth,
     /// What mode perf measures where no other set is asked for: upstream's list, and OUT_PROD.
     Perf,
     /// Mode perf: OUT_PROD with float against half staging, beside timings that others published.
     Staging,
+    /// Mode perf: OUT_PROD of the CPU beside the sgemm of the machine's BLAS, with their ratio.
+    Blas,
 }
 
 impl Set {
@@ -92,9 +96,11 @@ impl Set {
         match self {
             Self::Gate => matmul::gate(),
             Self::Range => matmul::range(),
+            Self::Precise => matmul::precise(),
             Self::GroundTruth => matmul::ground_truth(),
             Self::Perf => crate::perf::cases::cases(),
             Self::Staging => boxed(crate::perf::staging::cases()).collect(),
+            Self::Blas => boxed(crate::perf::blas::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
             Self::Quick => quick::select(Self::Upstream.cases()),
         }
@@ -118,7 +124,7 @@ impl Set {
     /// Whether its cases are too large to be compared with a reference.
     #[must_use]
     pub fn is_for_perf(self) -> bool {
-        matches!(self, Self::Perf | Self::Staging)
+        matches!(self, Self::Perf | Self::Staging | Self::Blas)
     }
 }
 
@@ -129,9 +135,11 @@ impl fmt::Display for Set {
             Self::Quick => "quick",
             Self::Gate => "gate",
             Self::Range => "range",
+            Self::Precise => "precise",
             Self::GroundTruth => "ground-truth",
             Self::Perf => "perf",
             Self::Staging => "staging",
+            Self::Blas => "blas",
         })
     }
 }

@@ -7,6 +7,7 @@
 //! A simulated device has no times that would mean anything. Its lines hold counters of one run, and cases that would
 //! take it minutes are left out by name.
 
+pub mod blas;
 pub mod cases;
 mod measure;
 pub mod parts;
@@ -124,6 +125,14 @@ impl Perf {
         self.each_device(sinks, |sinks, target, info| {
             staging::run(&cases, target, info, self.settings, sinks)
         })
+    }
+
+    /// OUT_PROD beside the machine's BLAS, for the cases that are in that set.
+    ///
+    /// # Errors
+    /// As [`Perf::run`].
+    pub fn run_blas(&self, blas: Device, sinks: &mut Sinks<'_>) -> Result<Verdict, Error> {
+        blas::run(self, blas, sinks)
     }
 
     /// Opens each device, and tells of those that are left out.

@@ -156,9 +156,20 @@ pub struct Extra {
     gpu_time: Option<&'static str>,
     temporaries_us: Option<f64>,
     counters: Option<Work>,
+    threads: Option<usize>,
+    ratio: Option<f64>,
 }
 
 impl Extra {
+    pub(super) fn of_comparison(arm: &'static str, threads: usize, ratio: f64) -> Self {
+        Self {
+            arm: Some(arm),
+            threads: Some(threads),
+            ratio: Some(ratio),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn of_arm(arm: Arm) -> Self {
         Self {
             arm: arm.name,

@@ -42,6 +42,8 @@ pub struct Backend {
     probe: Probe,
     /// How many threads of the CPU compute.
     threads: usize,
+    /// Whether the CPU computes with ggml's reference kernels.
+    reference: bool,
     /// Those threads; made before the first run that needs them. Never dropped while `ptr` can compute on it.
     pool: Option<ThreadPool>,
 }
@@ -62,6 +64,7 @@ impl Backend {
             poisoned: None,
             probe: Probe::new()?,
             threads: 1,
+            reference: false,
             pool: None,
         };
         if device.kind() == DeviceKind::Cpu {
@@ -113,6 +116,35 @@ impl Backend {
         Ok(())
     }
 
+    /// Has the CPU compute with ggml's plain kernels where it has faster ones, to compare with: no tiles, no llamafile, no
+    /// OUT_PROD of ours where ggml has one.
+    ///
+    /// # Errors
+    /// [`Error::Device`] unless this is a CPU backend.
+    #[doc(alias = "ggml_backend_cpu_set_use_ref")]
+    pub fn set_reference(&mut self, reference: bool) -> Result<()> {
+        if self.device.kind() != DeviceKind::Cpu {
+            let step = format!("ask {} for reference kernels", self.device.name());
+            return Err(Error::device(step, "only the CPU has them"));
+        }
+        self.reference = reference;
+        self.tell_reference();
+        Ok(())
+    }
+
+    fn tell_reference(&mut self) {
+        type SetReference = unsafe extern "C" fn(sys::ggml_backend_t, bool);
+        // SAFETY: the name and signature are those of ggml-cpu.h; the backend is alive, ours, and of the CPU.
+        unsafe {
+            if let Some(set) = self
+                .device
+                .function::<SetReference>(c"ggml_backend_cpu_set_use_ref")
+            {
+                set(self.ptr.as_ptr(), self.reference);
+            }
+        }
+    }
+
     fn tell_threads(&mut self, threads: usize) {
         type SetThreads = unsafe extern "C" fn(sys::ggml_backend_t, c_int);
         self.threads = threads;
@@ -138,6 +170,8 @@ impl Backend {
         unsafe { sys::ggml_backend_free(self.ptr.as_ptr()) };
         self.ptr = fresh;
         self.pool = None;
+        // Only the CPU has pools.
+        self.tell_reference();
         Ok(())
     }
 

@@ -522,7 +522,6 @@ pub const OMITTED: &[(&str, &[&str])] = &[
     (
         "answers for tests of ggml's own",
         &[
-            "ggml_backend_cpu_set_use_ref",
             "ggml_backend_metal_capture_next_compute",
             "ggml_backend_metal_supports_family",
         ],

@@ -47,6 +47,11 @@ pub(super) fn range() -> Vec<Box<dyn Case>> {
     boxed(out_prod::range()).collect()
 }
 
+/// OUT_PROD held to the rounding of F32.
+pub(super) fn precise() -> Vec<Box<dyn Case>> {
+    boxed(out_prod::precise()).collect()
+}
+
 /// MUL_MAT_ID in every staging against sums in f64.
 pub(super) fn ground_truth() -> Vec<Box<dyn Case>> {
     boxed(mul_mat_id::ground_truth()).collect()

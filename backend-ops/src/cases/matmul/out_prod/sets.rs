@@ -130,6 +130,57 @@ pub fn range() -> Vec<OutProd> {
     cases
 }
 
+/// Up to 4096 steps, held to the rounding of F32: edges of all that the CPU cuts a product into, at every level of the CPU, and the
+/// types and layouts that are packed in different ways.
+#[must_use]
+pub fn precise() -> Vec<OutProd> {
+    const SHAPES: [[usize; 3]; 16] = [
+        [64, 64, 4096],
+        [96, 24, 4095],
+        [8, 4, 383],
+        [16, 6, 384],
+        [32, 12, 385],
+        [33, 13, 769],
+        [31, 11, 1],
+        [255, 5, 767],
+        [257, 7, 64],
+        [1023, 25, 40],
+        [25, 1033, 40],
+        [4097, 12, 5],
+        [12, 600, 500],
+        [600, 1, 500],
+        [1, 600, 500],
+        [500, 300, 200],
+    ];
+    let precise = |case: OutProd| OutProd {
+        precise: true,
+        ..case
+    };
+    let mut cases: Vec<_> = SHAPES
+        .iter()
+        .flat_map(|&mnk| both_layouts(&f32_grad(DType::F32, mnk)))
+        .collect();
+    for type_a in weight_types() {
+        cases.extend(both_layouts(&f32_grad(type_a, [512, 25, 400])));
+    }
+    for type_b in [DType::F16, DType::BF16] {
+        cases.extend(both_layouts(&OutProd::new(
+            DType::BF16,
+            type_b,
+            [70, 29, 390],
+        )));
+    }
+    cases.extend(both_layouts(&OutProd {
+        a_perm: true,
+        ..f32_grad(DType::F32, [65, 33, 400]).batched([3, 2], [2, 2])
+    }));
+    cases.extend(both_layouts(&OutProd {
+        b_v: 1100,
+        ..f32_grad(DType::F32, [70, 40, 1000]).batched([2, 1], [1, 3])
+    }));
+    cases.into_iter().map(precise).collect()
+}
+
 fn both_layouts(case: &OutProd) -> [OutProd; 2] {
     PLAIN_AND_TRANSPOSED.map(|trans_b| case.clone().transposed(trans_b))
 }
