@@ -69,6 +69,31 @@ fn the_tensor_kernel_passes_under_either_staging() {
     }
 }
 
+/// Without temporaries, in the kernel of simdgroup matrices, whether the tensor API is on or not. That it ran is asserted case
+/// by case (`Routing::Direct`).
+#[test]
+fn the_direct_route_passes_all() {
+    for tensor in ["off", "on"] {
+        let run = gate(&["--tensor", tensor, "--route", "direct"]);
+        if run.lacks_tensor_api() {
+            return;
+        }
+        assert_ended(&run, (37, 37), 0);
+        assert!(run.stdout.contains("route: direct"), "{}", run.transcript());
+    }
+}
+
+#[test]
+fn the_direct_route_has_no_half_staging() {
+    let run = gate(&["--route", "direct", "--staging", "half"]);
+    assert_eq!(run.status.code(), Some(2), "{}", run.transcript());
+    assert!(
+        run.stderr.contains("stages in float"),
+        "{}",
+        run.transcript()
+    );
+}
+
 #[test]
 fn kernels_are_shown_with_their_threadgroup_memory() {
     let run = gate(&["--tensor", "off", "--kernels", "-p", "b_range=150000"]);
