@@ -338,6 +338,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_route_is_refused_where_nothing_has_it() {
+        let cases = |ops| {
+            let selected = filter(Set::Quick, ops, None).select();
+            selected.expect("the op has cases")
+        };
+        let refused = |route, staging, ops| {
+            let verdict = route_applies(Some(route), staging, &cases(ops));
+            verdict.err().map(|error| error.to_string())
+        };
+        for (route, has, lacks) in [
+            (RouteArg::MatVec, "MUL_MAT", "OUT_PROD"),
+            (RouteArg::Direct, "OUT_PROD", "MUL_MAT"),
+        ] {
+            assert_eq!(refused(route, None, has), None);
+            let why = refused(route, None, lacks).expect("refused");
+            assert!(why.contains(&format!("-o {has}")), "{why}");
+        }
+        assert_eq!(refused(RouteArg::Auto, None, "OUT_PROD"), None);
+        let half = Some(StagingArg::Half);
+        assert_eq!(refused(RouteArg::MatVec, half, "MUL_MAT"), None);
+        let why = refused(RouteArg::Direct, half, "OUT_PROD").expect("refused");
+        assert!(why.contains("stages in float"), "{why}");
+    }
+
     fn message(filter: &CaseFilter) -> String {
         filter
             .select()

@@ -70,15 +70,16 @@ fn the_tensor_kernel_passes_under_either_staging() {
 }
 
 /// Without temporaries, in the kernel of simdgroup matrices, whether the tensor API is on or not. That it ran is asserted case
-/// by case (`Routing::Direct`).
+/// by case (`Routing::Direct`). Without the cases of k = 600000 and of 1024 columns, which `.ci/run` runs too.
 #[test]
-fn the_direct_route_passes_all() {
+fn the_direct_route_passes_under_either_setting_of_the_tensor_api() {
     for tensor in ["off", "on"] {
-        let run = gate(&["--tensor", tensor, "--route", "direct"]);
+        let short = "n=(1|16|32|64),k=(1|16|32|64)";
+        let run = gate(&["--tensor", tensor, "--route", "direct", "-p", short]);
         if run.lacks_tensor_api() {
             return;
         }
-        assert_ended(&run, (37, 37), 0);
+        assert_ended(&run, (29, 29), 0);
         assert!(run.stdout.contains("route: direct"), "{}", run.transcript());
     }
 }

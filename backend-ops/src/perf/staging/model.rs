@@ -349,7 +349,7 @@ fn moved(case: &OutProd, tiles: [usize; 2], blocks: usize) -> Result<Moved, Stri
     })
 }
 
-/// The product reads the operands as they are.
+/// The product reads the operands as they are. A byte with parts of several values counts once, though they are decoded apart.
 fn moved_directly(case: &OutProd, tiles: [usize; 2]) -> Result<Moved, String> {
     let [a, b, dst] = tensors(case)?;
     Ok(Moved {
