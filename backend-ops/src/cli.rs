@@ -22,6 +22,7 @@ Examples:
   backend-ops test -o OUT_PROD --set gate                 the 37 cases that must pass
   backend-ops test -o OUT_PROD --set gate --staging half  the same with half staging: four overflow
   backend-ops test -o MUL_MAT_ID --set ground-truth       each staging's error, which is bounded
+  backend-ops test -o OUT_PROD --set gate --route direct  the same in one kernel, which makes no temporaries
   backend-ops test -o OUT_PROD -p 'type_a=q4_K.*trans_b=1'
   backend-ops test -b CPU -o 'CONT(type=f32,ne=[2,1,1,1],use_view_slice=0)'
   backend-ops test -o MUL_MAT --staging float --kernels   float-staged products, and which kernels ran
@@ -115,7 +116,7 @@ pub struct Cli {
     #[arg(long, value_enum)]
     pub staging: Option<StagingArg>,
 
-    /// How Metal's MUL_MAT of many rows runs: auto as the device decides, mat-vec row by row, to compare
+    /// How Metal's products run: MUL_MAT of many rows as the device decides or row by row, OUT_PROD with temporaries or without
     #[arg(long, value_enum)]
     pub route: Option<RouteArg>,
 
@@ -356,10 +357,12 @@ impl From<StagingArg> for Staging {
 /// [`Route`] as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RouteArg {
-    /// As the device decides
+    /// MUL_MAT as the device decides, OUT_PROD with temporaries
     Auto,
-    /// One product of a matrix and a vector per row
+    /// MUL_MAT: one product of a matrix and a vector per row
     MatVec,
+    /// OUT_PROD: one kernel that reads both operands where they lie, stages them in float and makes no temporaries
+    Direct,
 }
 
 impl From<RouteArg> for Route {
@@ -367,6 +370,7 @@ impl From<RouteArg> for Route {
         match arg {
             RouteArg::Auto => Self::Auto,
             RouteArg::MatVec => Self::MatVec,
+            RouteArg::Direct => Self::Direct,
         }
     }
 }

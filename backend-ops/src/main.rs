@@ -63,7 +63,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     }
     .select()?;
     select::staging_applies(cli.staging, &cases)?;
-    select::route_applies(cli.route, &cases)?;
+    select::route_applies(cli.route, cli.staging, &cases)?;
     if cli.list_ops {
         coverage::list_ops(&mut io::stdout().lock())?;
         return Ok(Verdict::Passed);

@@ -13,10 +13,14 @@ const FLOAT_SUFFIX: &str = "_fp32";
 /// What the mat-vec kernels are named after, and what all products are.
 const MAT_VEC_PREFIX: &str = "kernel_mul_mv";
 const PRODUCT_PREFIX: &str = "kernel_mul_m";
+/// What the direct kernels of OUT_PROD are named after.
+const DIRECT_PREFIX: &str = "kernel_out_prod_";
 
 /// Elements of the tiles of `a` and `b`, as all batched kernels cut them.
 const TILE_A: usize = 64 * 32;
 const TILE_B: usize = 32 * 32;
+/// Both tiles as float.
+const DIRECT_BYTES: usize = (TILE_A + TILE_B) * 4;
 
 /// What a device must dispatch for a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub enum Routing {
     MatVec,
     /// Any product but a float-staged one.
     NotFloatStaged,
+    /// OUT_PROD's kernel that makes no temporaries, with these types of `a` and `b`, and nothing besides.
+    Direct([DType; 2]),
 }
 
 impl Routing {
@@ -47,6 +53,7 @@ impl Routing {
             Self::Experts(product) => batched().find(|d| !sorts_experts(d) && !product.is(d)),
             Self::MatVec => batched().next(),
             Self::NotFloatStaged => batched().find(|d| d.pipeline.contains(FLOAT_SUFFIX)),
+            Self::Direct(types) => dispatches.iter().find(|d| !is_direct(types, d)),
         };
         let found = match wrong {
             Some(other) => format!("{} with {} bytes", other.pipeline, other.threadgroup_bytes),
@@ -68,8 +75,18 @@ impl Routing {
             Self::Batched(_) | Self::Experts(_) => BATCHED_PREFIX,
             Self::MatVec => MAT_VEC_PREFIX,
             Self::NotFloatStaged => PRODUCT_PREFIX,
+            Self::Direct(_) => DIRECT_PREFIX,
         }
     }
+}
+
+/// The direct kernel's name up to the rest of its constants.
+fn direct_name([a, b]: [DType; 2]) -> String {
+    format!("{DIRECT_PREFIX}{a}_{b}_")
+}
+
+fn is_direct(types: [DType; 2], dispatch: &Dispatch) -> bool {
+    dispatch.pipeline.starts_with(&direct_name(types)) && dispatch.threadgroup_bytes == DIRECT_BYTES
 }
 
 /// The kernels that prepare a batched product with experts: which tokens each expert has, and how far they are rescaled.
@@ -88,6 +105,10 @@ impl std::fmt::Display for Routing {
             Self::Experts(product) => product.fmt(f),
             Self::MatVec => f.write_str("mat-vec kernels"),
             Self::NotFloatStaged => f.write_str("a product that is not float-staged"),
+            Self::Direct(types) => {
+                let name = direct_name(*types);
+                write!(f, "{name}* with {DIRECT_BYTES} threadgroup bytes alone")
+            }
         }
     }
 }
@@ -354,6 +375,25 @@ mod tests {
                 .check(&[dispatch("kernel_mul_mm_id_q4_K_f32_bci=0", 8192)])
                 .is_err()
         );
+    }
+
+    #[test]
+    fn the_direct_route_is_one_kernel_of_these_types() {
+        let routing = Routing::Direct([DType::Q4_K, DType::F32]);
+        let own = dispatch("kernel_out_prod_q4_K_f32_checked=0", 12288);
+        assert_eq!(routing.check(std::slice::from_ref(&own)), Ok(()));
+        let others = [
+            dispatch("kernel_out_prod_q4_K_f16_checked=0", 12288),
+            dispatch("kernel_out_prod_q8_0_f32_checked=0", 12288),
+            dispatch("kernel_out_prod_q4_K_f32_checked=0", 8192),
+            dispatch("kernel_cpy_f32_f32", 0),
+        ];
+        for other in others {
+            assert!(routing.check(&[own.clone(), other]).is_err());
+        }
+        assert!(routing.check(&[]).is_err(), "no product at all");
+        let split = Routing::Batched(Product::of_f32(false, Staging::Float));
+        assert!(split.check(&[own]).is_err());
     }
 
     #[test]

@@ -67,9 +67,15 @@ pub enum Error {
         /// Why there is no simulated one, if it could have been that.
         reason: Option<&'static str>,
     },
-    /// `--route` where nothing has one.
-    #[error("--route: no selected case has a route; it is for -o MUL_MAT")]
-    NoRoute,
+    /// `--route` where nothing has it.
+    #[error("--route: no selected case has this route; it is for -o {ops}")]
+    NoRoute {
+        /// The ops that have it.
+        ops: &'static str,
+    },
+    /// `--route direct` with a staging that its kernel does not have.
+    #[error("--route direct: its kernel stages in float; run without --staging half")]
+    DirectIsFloat,
     /// `--staging` where nothing has one.
     #[error("--staging: no selected case has a staging; it is for -o OUT_PROD,MUL_MAT,MUL_MAT_ID")]
     NoProduct,
@@ -239,12 +245,28 @@ pub fn devices(
 /// Refuses a route that no selected case takes.
 ///
 /// # Errors
-/// When no selected case is an ordinary MUL_MAT.
-pub fn route_applies(route: Option<RouteArg>, cases: &[Box<dyn Case>]) -> Result<(), Error> {
-    if route.is_some() && !cases.iter().any(|case| case.op() == "MUL_MAT") {
-        return Err(Error::NoRoute);
+/// When no selected case is of an op that has the route, or a staging that it does not have is asked for.
+pub fn route_applies(
+    route: Option<RouteArg>,
+    staging: Option<StagingArg>,
+    cases: &[Box<dyn Case>],
+) -> Result<(), Error> {
+    let ops = match route {
+        None => return Ok(()),
+        Some(RouteArg::Auto) => "MUL_MAT,OUT_PROD",
+        Some(RouteArg::MatVec) => "MUL_MAT",
+        Some(RouteArg::Direct) => "OUT_PROD",
+    };
+    if !cases
+        .iter()
+        .any(|case| ops.split(',').any(|op| op == case.op()))
+    {
+        return Err(Error::NoRoute { ops });
     }
-    Ok(())
+    match (route, staging) {
+        (Some(RouteArg::Direct), Some(StagingArg::Half)) => Err(Error::DirectIsFloat),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a staging that no selected case has, one of one operand alone where an op with a staging does not have it, and any
@@ -314,6 +336,31 @@ mod tests {
             params: params.map(|p| params_regex(p).expect("a valid -p")),
             named: None,
         }
+    }
+
+    #[test]
+    fn a_route_is_refused_where_nothing_has_it() {
+        let cases = |ops| {
+            let selected = filter(Set::Quick, ops, None).select();
+            selected.expect("the op has cases")
+        };
+        let refused = |route, staging, ops| {
+            let verdict = route_applies(Some(route), staging, &cases(ops));
+            verdict.err().map(|error| error.to_string())
+        };
+        for (route, has, lacks) in [
+            (RouteArg::MatVec, "MUL_MAT", "OUT_PROD"),
+            (RouteArg::Direct, "OUT_PROD", "MUL_MAT"),
+        ] {
+            assert_eq!(refused(route, None, has), None);
+            let why = refused(route, None, lacks).expect("refused");
+            assert!(why.contains(&format!("-o {has}")), "{why}");
+        }
+        assert_eq!(refused(RouteArg::Auto, None, "OUT_PROD"), None);
+        let half = Some(StagingArg::Half);
+        assert_eq!(refused(RouteArg::MatVec, half, "MUL_MAT"), None);
+        let why = refused(RouteArg::Direct, half, "OUT_PROD").expect("refused");
+        assert!(why.contains("stages in float"), "{why}");
     }
 
     fn message(filter: &CaseFilter) -> String {

@@ -128,7 +128,7 @@ impl Session {
     fn header(&self) -> Header {
         Header::new(
             self.settings.seed,
-            self.settings.choices.staging,
+            self.settings.choices,
             self.all_devices.len(),
         )
     }

@@ -18,7 +18,8 @@ use crate::device::Device;
 
 #[cfg(feature = "verifier")]
 pub use verifier::{
-    Access, Address, Barrier, Detector, Finding, Lane, Lockstep, Order, Position, Site, Verifier,
+    Access, Address, Barrier, Detector, DeviceBytes, Finding, Lane, Lockstep, Order, Position,
+    Site, Verifier,
 };
 
 /// Why this machine has no simulated Metal device although the feature `metal-sim` compiles it in; `None` where it has one,
@@ -49,16 +50,31 @@ pub struct Counters {
     pub relaxed_fmas: u64,
 }
 
+/// All that the device counts, as `metal-sim/cpp/device/metal_sim.h` declares it.
+#[repr(C)]
+#[derive(Default)]
+struct Raw {
+    counters: Counters,
+    /// Bytes that kernels load from device memory and store there: zero without the verifier, so that it alone tells them.
+    device_bytes: [u64; 2],
+}
+
+impl Raw {
+    fn read(device: Device) -> Option<Self> {
+        type Read = unsafe extern "C" fn(*mut Raw);
+        let mut raw = Self::default();
+        // SAFETY: the name and signature of the simulated device's own function, which fills a struct of these fields in
+        // their order.
+        unsafe { device.function::<Read>(c"metal_sim_counters_read")?(&mut raw) };
+        Some(raw)
+    }
+}
+
 impl Counters {
     /// The device's counters; `None` where the device is not simulated.
     #[must_use]
     pub fn read(device: Device) -> Option<Self> {
-        type Read = unsafe extern "C" fn(*mut Counters);
-        let mut counters = Self::default();
-        // SAFETY: the name and signature of the simulated device's own function, which fills a struct of the fields above
-        // in their order (metal-sim/cpp/device/metal_sim.h).
-        unsafe { device.function::<Read>(c"metal_sim_counters_read")?(&mut counters) };
-        Some(counters)
+        Some(Raw::read(device)?.counters)
     }
 }
 

@@ -9,7 +9,7 @@ use ggml_rs::DType::{F16, F32, I32, Q4_K, Q8_0};
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Device, Graph, Placement, Plan, PlanOptions, Staging};
+use ggml_rs::{Device, Error, Graph, Placement, Plan, PlanOptions, Route, Staging};
 
 /// Runs OUT_PROD with every operand in a buffer of its own.
 fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispatch>) {
@@ -30,6 +30,91 @@ fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispat
     let dispatches = plan.run_traced(&mut backend).unwrap();
     plan.check_sentinels().unwrap();
     (plan.read_f32(&y).unwrap(), dispatches)
+}
+
+/// The same on OUT_PROD's direct route, and with the operands where they are: `b` transposed.
+fn direct_out_prod(a: &Operand, b: &Operand) -> (Vec<f32>, Vec<Dispatch>) {
+    let (graph, (a_in, b_in, y)) = Graph::build(|g| {
+        let (left, a_in) = g.input("a", a.dtype, a.shape)?;
+        let (right, b_in) = g.input("b", b.dtype, b.shape)?;
+        let product = left.out_prod(right.transpose()?)?;
+        let y = g.output("y", product.set_route(Route::Direct)?)?;
+        Ok((a_in, b_in, y))
+    })
+    .unwrap();
+    let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
+    let placement = Placement::Separate {
+        sentinel_bytes: 4096,
+    };
+    let mut plan = Plan::new(graph, &backend, PlanOptions { placement }).unwrap();
+    plan.set_f32(&a_in, &a.values).unwrap();
+    plan.set_f32(&b_in, &b.values).unwrap();
+    let dispatches = plan.run_traced(&mut backend).unwrap();
+    plan.check_sentinels().unwrap();
+    (plan.read_f32(&y).unwrap(), dispatches)
+}
+
+#[test]
+fn out_prod_is_right_on_its_direct_route_and_is_one_kernel() {
+    for (dtype, kernel) in [(F32, "f32"), (F16, "f16"), (Q8_0, "q8_0"), (Q4_K, "q4_K")] {
+        let (a, b) = (
+            Operand::new(dtype, &[256, 33], 1),
+            Operand::new(F32, &[33, 17], 2),
+        );
+        let left = a.rounded();
+        let expected = reference::out_prod(
+            Values::contiguous(&left, a.shape.ne()).unwrap(),
+            Values::contiguous(&b.values, b.shape.ne())
+                .unwrap()
+                .transposed(),
+        )
+        .unwrap();
+        let (got, dispatches) = direct_out_prod(&a, &b);
+        let found = compare(&expected, &got).unwrap();
+        assert!(found.within(1e-10), "{dtype}: {found:?}");
+        let [only] = &dispatches[..] else {
+            panic!("{dispatches:?}");
+        };
+        let name = format!("kernel_out_prod_{kernel}_f32_checked=1");
+        assert_eq!((&only.pipeline, only.threadgroup_bytes), (&name, 12288));
+    }
+}
+
+/// It has no kernel for that, and takes no other way.
+#[test]
+fn the_direct_route_refuses_half_staging() {
+    let (graph, _) = Graph::build(|g| {
+        let (a, _) = g.input("a", F32, [64, 32])?;
+        let (b, _) = g.input("b", F32, [32, 32])?;
+        let product = a.out_prod(b)?.set_staging(Staging::Half)?;
+        g.output("y", product.set_route(Route::Direct)?)
+    })
+    .unwrap();
+    let device = Device::by_name("MTL0").unwrap();
+    assert_eq!(device.unsupported(&graph).len(), 1);
+    let backend = device.open().unwrap();
+    assert!(Plan::new(graph, &backend, PlanOptions::default()).is_err());
+}
+
+#[test]
+fn routes_are_those_of_the_op() {
+    Graph::build(|g| {
+        let (a, _) = g.input("a", F32, [64, 32])?;
+        let (b, _) = g.input("b", F32, [32, 32])?;
+        let (outer, inner) = (a.out_prod(b)?, b.mul_mat(b)?);
+        for (node, route) in [
+            (outer, Route::MatVec),
+            (inner, Route::Direct),
+            (a, Route::Auto),
+        ] {
+            assert!(matches!(node.set_route(route), Err(Error::Param(_))));
+        }
+        outer.set_route(Route::Auto)?;
+        inner.set_route(Route::MatVec)?;
+        g.output("outer", outer)?;
+        g.output("inner", inner)
+    })
+    .unwrap();
 }
 
 fn products(dispatches: &[Dispatch]) -> Vec<&Dispatch> {

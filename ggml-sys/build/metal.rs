@@ -18,13 +18,17 @@ pub const DEVICE: &str = "src/ggml-metal/ggml-metal-device.m";
 /// Frameworks that the Metal backend links.
 pub const FRAMEWORKS: [&str; 3] = ["Foundation", "Metal", "MetalKit"];
 
-/// Headers of the kernels, which are put in front of a kernel file that includes them. Every file gets the first.
-const KERNEL_HEADERS: [&str; 5] = [
+/// Headers of the kernels, which are put in front of a kernel file that includes them, each behind those that it includes itself.
+/// Every file gets the first.
+const KERNEL_HEADERS: [&str; 8] = [
     "common.h",
     "dequantize.h",
+    "dequantize_more.h",
     "quantize.h",
     "fa_common.metal",
     "fa_vec_common.metal",
+    "out_prod_args.h",
+    "out_prod.h",
 ];
 
 /// The kinds of kernel libraries, from the `X(SUFFIX, name)` lines of `GGML_METAL_LIBS`.
@@ -92,13 +96,14 @@ pub fn embed(tree: &Tree, dir: &Path) -> Result<PathBuf, Error> {
 /// The self-contained source text of a kernel library, as upstream's build puts it together.
 fn library_source(tree: &Tree, kind: &str) -> Result<String, Error> {
     let body = file(tree, &format!("src/ggml-metal/kernels/{kind}.metal"))?;
-    let mut joined = String::new();
-    for header in KERNEL_HEADERS {
-        if header == KERNEL_HEADERS[0] || body.contains(&include_of(header)) {
-            joined.push_str(file(tree, &format!("src/ggml-metal/kernels/{header}"))?);
+    // From the last one on: a header may be included by another alone.
+    let mut joined = body.to_owned();
+    for header in KERNEL_HEADERS.into_iter().rev() {
+        if header == KERNEL_HEADERS[0] || joined.contains(&include_of(header)) {
+            let text = file(tree, &format!("src/ggml-metal/kernels/{header}"))?;
+            joined.insert_str(0, text);
         }
     }
-    joined.push_str(body);
 
     let common = file(tree, "src/ggml-common.h")?;
     let arguments = file(tree, "src/ggml-metal/ggml-metal-impl.h")?;
@@ -187,6 +192,15 @@ mod tests {
                 "#pragma once\n#include \"common.h\"\nDEQUANTIZE\n",
             ),
             (
+                "src/ggml-metal/kernels/out_prod.h",
+                "#include \"out_prod_args.h\"\nOUT PROD\n",
+            ),
+            ("src/ggml-metal/kernels/out_prod_args.h", "OUT PROD ARGS\n"),
+            (
+                "src/ggml-metal/kernels/e.metal",
+                "#include \"common.h\"\n#include \"out_prod.h\"\nE\n",
+            ),
+            (
                 "src/ggml-metal/kernels/a.metal",
                 "#include \"common.h\"\nA\n",
             ),
@@ -222,6 +236,14 @@ mod tests {
         assert_eq!(
             library_source(&tree(), "b_c").unwrap(),
             "COMMON\nARGUMENTS\nDEQUANTIZE\nB\n"
+        );
+    }
+
+    #[test]
+    fn what_a_header_includes_stands_before_it() {
+        assert_eq!(
+            library_source(&tree(), "e").unwrap(),
+            "COMMON\nARGUMENTS\nOUT PROD ARGS\nOUT PROD\nE\n"
         );
     }
 

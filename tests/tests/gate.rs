@@ -69,6 +69,32 @@ fn the_tensor_kernel_passes_under_either_staging() {
     }
 }
 
+/// Without temporaries, in the kernel of simdgroup matrices, whether the tensor API is on or not. That it ran is asserted case
+/// by case (`Routing::Direct`). Without the cases of k = 600000 and of 1024 columns, which `.ci/run` runs too.
+#[test]
+fn the_direct_route_passes_under_either_setting_of_the_tensor_api() {
+    for tensor in ["off", "on"] {
+        let short = "n=(1|16|32|64),k=(1|16|32|64)";
+        let run = gate(&["--tensor", tensor, "--route", "direct", "-p", short]);
+        if run.lacks_tensor_api() {
+            return;
+        }
+        assert_ended(&run, (29, 29), 0);
+        assert!(run.stdout.contains("route: direct"), "{}", run.transcript());
+    }
+}
+
+#[test]
+fn the_direct_route_has_no_half_staging() {
+    let run = gate(&["--route", "direct", "--staging", "half"]);
+    assert_eq!(run.status.code(), Some(2), "{}", run.transcript());
+    assert!(
+        run.stderr.contains("stages in float"),
+        "{}",
+        run.transcript()
+    );
+}
+
 #[test]
 fn kernels_are_shown_with_their_threadgroup_memory() {
     let run = gate(&["--tensor", "off", "--kernels", "-p", "b_range=150000"]);

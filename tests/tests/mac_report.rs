@@ -38,7 +38,8 @@ fn the_simulated_device_is_reported_run_by_run() {
             run(0, 4, 0, "off"),
             run(1, 0, 4, "off"),
             run(0, 4, 0, "on"),
-            run(0, 4, 0, "on")
+            run(0, 4, 0, "on"),
+            run(0, 4, 0, "off")
         ]
     );
     assert!(report.is_clean());
@@ -66,7 +67,7 @@ fn what_cannot_run_is_reported_and_does_not_stop_the_rest() {
     let mut options = options();
     options.backend_ops = Some(PathBuf::from("/no/such/backend-ops"));
     let report = collect(&options).unwrap();
-    assert_eq!(report.tested.len(), 4);
+    assert_eq!(report.tested.len(), 5);
     assert!(
         report
             .tested
@@ -74,7 +75,7 @@ fn what_cannot_run_is_reported_and_does_not_stop_the_rest() {
             .all(|run| matches!(run.ending, Ending::NotRun(_)))
     );
     assert!(!report.is_clean());
-    assert_eq!(render(&report).matches("NOT RUN").count(), 4);
+    assert_eq!(render(&report).matches("NOT RUN").count(), 5);
 
     options.backend_ops = Some(PathBuf::from(env!("CARGO_BIN_EXE_backend-ops-under-test")));
     options.params = Some("no case has this".to_owned());

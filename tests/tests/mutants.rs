@@ -29,6 +29,24 @@ const GATE: Cases = Cases {
     args: &["-o", "OUT_PROD", "--set", "gate"],
     count: 37,
 };
+/// The direct route: gradients beyond half; operands of which one alone is; ragged tiles; batches.
+const DIRECT_GATE: Cases = Cases {
+    args: &[
+        "-o",
+        "OUT_PROD",
+        "--set",
+        "gate",
+        "--route",
+        "direct",
+        "-p",
+        "m=(32|256),n=(1|16|32|64),k=(1|16|32|64)",
+    ],
+    count: 29,
+};
+const DIRECT_RANGE: Cases = Cases {
+    args: &["-o", "OUT_PROD", "--set", "range", "--route", "direct"],
+    count: 48,
+};
 const GROUND_TRUTH: Cases = Cases {
     args: &["-o", "MUL_MAT_ID", "--set", "ground-truth"],
     count: 6,
@@ -172,6 +190,49 @@ const MUTANTS: &[Mutant] = &[
         to: "<float, float4x4, simdgroup_float8x8, half, half2x4, simdgroup_half8x8, float4x4, 1, dequantize_f32",
         verdict: |run| some_cases_fail(run, "NMSE"),
     },
+    // The direct kernel. One operand passes through half, whatever the tile holds.
+    Mutant {
+        name: "direct_half_gradient",
+        cases: DIRECT_RANGE,
+        file: DIRECT_KERNEL,
+        from: "inside ? (float) *(device const T *)(src + i*nb0 + k*nb1) : 0.f;",
+        to: "inside ? (float) *(device const T *)(src + i*nb0 + k*nb1) : 0.f; \
+             if (width == OUT_PROD_TILE_N) { threadgroup float & x = tile[out_prod_place<width>(i, k)]; x = (float) (half) x; }",
+        verdict: |run| fails_exactly(run, 32, "b_range=150000"),
+    },
+    Mutant {
+        name: "direct_half_weights",
+        cases: DIRECT_RANGE,
+        file: DIRECT_KERNEL,
+        from: "*(threadgroup float4 *)(tile + out_prod_place<OUT_PROD_TILE_M>(16*part + 4*j, k)) = values[j];",
+        to: "*(threadgroup float4 *)(tile + out_prod_place<OUT_PROD_TILE_M>(16*part + 4*j, k)) = (float4) (half4) values[j];",
+        verdict: |run| fails_exactly(run, 16, "a_range=150000"),
+    },
+    Mutant {
+        name: "direct_stride",
+        cases: DIRECT_GATE,
+        file: DIRECT_KERNEL,
+        from: "src + i*nb0 + k*nb1",
+        to: "src + i*sizeof(T) + k*nb1",
+        verdict: |run| some_cases_fail(run, "NMSE"),
+    },
+    Mutant {
+        name: "direct_edge",
+        cases: DIRECT_GATE,
+        file: DIRECT_KERNEL,
+        from: "if (i < args.m - i0 && j < args.n - i1) {",
+        to: "if (i < args.m - i0) {",
+        verdict: |run| some_cases_fail(run, ""),
+    },
+    // Tiles are multiplied before they are staged.
+    Mutant {
+        name: "direct_without_barrier",
+        cases: DIRECT_GATE,
+        file: DIRECT_KERNEL,
+        from: "threadgroup_barrier(mem_flags::mem_threadgroup); // the tiles are there",
+        to: "// the tiles are there",
+        verdict: |run| some_cases_fail(run, ""),
+    },
 ];
 
 /// The product may start before its operands are staged. Where dispatches run in the order in which they were encoded,
@@ -198,6 +259,8 @@ impl Mutant {
 
 /// The file with the batched products' kernels.
 const KERNELS: &str = "src/ggml-metal/kernels/mul_mm.metal";
+/// OUT_PROD's direct one.
+const DIRECT_KERNEL: &str = "src/ggml-metal/kernels/out_prod.h";
 
 /// All that the series changes in the batched products' kernels, undone.
 fn unpatched_kernels() -> Result<Change> {
@@ -244,6 +307,22 @@ fn some_cases_fail(run: &Run, reason: &str) -> Result<String> {
         )),
         None => bail!("no case failed with {reason:?}"),
     }
+}
+
+/// So many cases fail, and each is one of those with `field`.
+fn fails_exactly(run: &Run, count: usize, field: &str) -> Result<String> {
+    let failures = run.failures();
+    let other = failures.iter().find(|(case, _)| !case.contains(field));
+    ensure!(other.is_none(), "another case fails: {other:?}");
+    ensure!(
+        failures.len() == count,
+        "{} cases fail, not {count}",
+        failures.len()
+    );
+    Ok(format!(
+        "all {count} cases with {field}, the first: {}",
+        failures[0].1
+    ))
 }
 
 /// How many mutants are built and run at a time: compiling one leaves cores idle, which another's cases use.
@@ -301,7 +380,13 @@ fn passes(run: &Run, cases: Cases, order: &str) -> Result<()> {
 
 fn control() -> Result<String> {
     for order in ["ascending", "reversed", "random"] {
-        for cases in [GATE, GROUND_TRUTH, FLOAT_PRODUCTS] {
+        for cases in [
+            GATE,
+            GROUND_TRUTH,
+            FLOAT_PRODUCTS,
+            DIRECT_GATE,
+            DIRECT_RANGE,
+        ] {
             passes(&run_cases("control", &[], cases, order)?, cases, order)?;
         }
     }

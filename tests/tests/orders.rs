@@ -11,8 +11,15 @@ use serde_json::Value;
 
 const ORDERS: [&str; 2] = ["reversed", "random"];
 
-/// Sets, and the parameters of the cases that run here. `backend-ops test -b MTL0 --output json` under `METAL_SIM_ORDER` runs all.
-const SUBSETS: &[(&str, &str)] = &[("quick", ""), ("gate", "k=(1|16|64)")];
+/// The cases that run here, by name. `backend-ops test -b MTL0 --output json` under `METAL_SIM_ORDER` runs all.
+const SUBSETS: &[(&str, &[&str])] = &[
+    ("quick", &["--set", "quick"]),
+    ("gate", &["--set", "gate", "-p", "k=(1|16|64)"]),
+    (
+        "direct",
+        &["-o", "OUT_PROD", "--set", "quick", "--route", "direct"],
+    ),
+];
 
 /// Ops whose results are sets, in any order.
 const SETS: [&str; 1] = ["TOP_K"];
@@ -27,10 +34,8 @@ struct Outcome {
     hash: Option<String>,
 }
 
-fn results(set: &str, params: &str, order: &str) -> Result<Results> {
-    let args = [
-        "test", "-b", "MTL0", "--set", set, "--output", "json", "-p", params,
-    ];
+fn results(cases: &[&str], order: &str) -> Result<Results> {
+    let args = [&["test", "-b", "MTL0", "--output", "json"], cases].concat();
     let exe = env!("CARGO_BIN_EXE_backend-ops-under-test");
     let run = backend_ops_in_order(exe, &args, order)?;
     let rows = run.stdout.lines().map(row).collect::<Result<Results>>();
@@ -60,13 +65,13 @@ fn row(line: &str) -> Result<(String, Outcome)> {
     Ok((case, outcome))
 }
 
-fn agree(set: &str, params: &str) -> Result<String> {
-    let ascending = results(set, params, "ascending")?;
+fn agree(cases: &[&str]) -> Result<String> {
+    let ascending = results(cases, "ascending")?;
     let passed = ascending.values().filter(|outcome| outcome.passed);
     let (passed, total) = (passed.count(), ascending.len());
     ensure!(passed > 0, "no case passed, so nothing is compared");
     for order in ORDERS {
-        let other = results(set, params, order)?;
+        let other = results(cases, order)?;
         ensure!(
             other.len() == total,
             "{order}: {} cases, not {total}",
@@ -90,10 +95,10 @@ fn main() -> ExitCode {
     let simulated = env!("GGML_BACKENDS")
         .split(',')
         .any(|backend| backend == "metal-sim");
-    let trials = SUBSETS.iter().map(|(set, params)| {
-        Trial::test(*set, move || {
-            let outcome = agree(set, params).map_err(|e| Failed::from(format!("{e:#}")))?;
-            eprintln!("{set}: {outcome}");
+    let trials = SUBSETS.iter().map(|(name, cases)| {
+        Trial::test(*name, move || {
+            let outcome = agree(cases).map_err(|e| Failed::from(format!("{e:#}")))?;
+            eprintln!("{name}: {outcome}");
             Ok(())
         })
         .with_ignored_flag(!simulated)

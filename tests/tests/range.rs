@@ -71,6 +71,11 @@ fn float_staging_takes_all_in_the_tensor_kernel() {
 }
 
 #[test]
+fn the_direct_route_takes_all() {
+    assert_fails_exactly(&range(&["--route", "direct"]), 0, |_| false);
+}
+
+#[test]
 fn half_staging_in_the_simdgroup_kernel_fails_what_overflows_on_either_side() {
     let run = range(&["--tensor", "off", "--staging", "half"]);
     assert_fails_exactly(&run, 44, |case| {

@@ -41,8 +41,8 @@ fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
     let rows = rows(&run);
     assert_eq!(
         rows.len(),
-        16,
-        "eight cases in two arms: {}",
+        24,
+        "eight cases in three arms: {}",
         run.transcript()
     );
     let (half, float) = (of_arm(&rows, "simd-half"), of_arm(&rows, "simd-float"));
@@ -71,6 +71,35 @@ fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
             );
             let why = row["error_message"].as_str().expect("text");
             assert!(why.contains("counters of one run, not times"), "{why}");
+        }
+    }
+}
+
+/// The arms' product is the same; the direct route does nothing besides, and holds nothing but operands and result.
+#[test]
+fn the_direct_route_makes_no_temporaries() {
+    let args = [
+        "--set", "staging", "--tensor", "off", "-p", "m=1536", "--output", "json",
+    ];
+    let rows = rows(&perf(&args));
+    let (float, direct) = (of_arm(&rows, "simd-float"), of_arm(&rows, "direct"));
+    let pairs: Vec<_> = float.zip(direct).collect();
+    assert_eq!(pairs.len(), 2);
+    for (float, direct) in pairs {
+        let [m, n, k] = ["m", "n", "k"].map(|name| field(direct, name));
+        assert_eq!(field(direct, "threadgroup_bytes"), 12288);
+        assert_eq!(direct["counters"]["dispatches"], 1);
+        assert_eq!(direct["counters"]["threadgroups"], m / 64 * (n / 32));
+        for name in ["simdgroup_fmas", "threadgroup_barriers"] {
+            assert_eq!(direct["counters"][name], float["counters"][name], "{name}");
+        }
+        let scratch = field(float, "held_bytes") - field(direct, "held_bytes");
+        assert!(scratch > 4 * m * n, "{scratch} bytes");
+        if direct["op_params"]
+            .as_str()
+            .is_some_and(|params| params.contains("type_a=f32"))
+        {
+            assert_eq!(field(direct, "held_bytes"), 4 * (m * k + n * k + m * n));
         }
     }
 }

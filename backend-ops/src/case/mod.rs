@@ -26,7 +26,7 @@ use crate::study::Study;
 pub struct Choices {
     /// How products stage their operands.
     pub staging: Option<Staging>,
-    /// How a MUL_MAT of many rows runs.
+    /// How a MUL_MAT of many rows, or an OUT_PROD, runs. An op takes no notice of a route that it does not have.
     pub route: Option<Route>,
 }
 

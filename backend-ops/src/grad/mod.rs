@@ -14,9 +14,9 @@ mod checked;
 pub use checked::{Checked, Sum};
 
 use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
-use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph};
+use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph, Route};
 
-use crate::case::{Case, CaseGraph, Leaves};
+use crate::case::{Case, CaseGraph, Choices, Leaves};
 use crate::data::{Init, Operand, OperandData};
 use crate::outcome::{CaseResult, Failure, Outcome};
 use crate::runner::{Settings, refused_by_ggml_rs};
@@ -194,6 +194,14 @@ fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result
         .collect()
 }
 
+/// The products that a backward makes are those of the case's own choices.
+fn backward(choices: Choices) -> BackwardOptions {
+    let route = choices.route.filter(|&route| route == Route::Direct);
+    BackwardOptions::default()
+        .staging(choices.staging)
+        .route(route)
+}
+
 fn options(
     case: &dyn Case,
     built: &CaseGraph,
@@ -206,7 +214,7 @@ fn options(
         .tolerance(case.gradient().tolerance)
         .floor(case.gradient().floor)
         .device(device)
-        .backward(BackwardOptions::default().staging(settings.choices.staging))
+        .backward(backward(settings.choices))
         .elements(elements(case, built, operands))
         .skip_kinks(true)
 }

@@ -19,7 +19,7 @@ pub mod work;
 
 use std::io::{self, Write};
 
-use ggml_rs::{Device, Staging};
+use ggml_rs::{Device, Route, Staging};
 
 use crate::case::{Case, Choices};
 use crate::report::{ConsoleReport, DeviceInfo, Header, Report, RowFormat, RowReport};
@@ -73,6 +73,9 @@ impl<'a> Sinks<'a> {
     }
 }
 
+/// The arm of OUT_PROD's direct route.
+pub const DIRECT: &str = "direct";
+
 /// How a case is measured: under the name of an arm where there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arm {
@@ -82,19 +85,27 @@ pub struct Arm {
     pub choices: Choices,
 }
 
-/// The arms of a case: both stagings of an OUT_PROD on Metal unless one is asked for, else what is asked for.
+/// The arms of a case: both stagings of an OUT_PROD on Metal, and its direct route, unless one is asked for, else what is asked
+/// for.
 #[must_use]
 pub fn arms(case: &dyn Case, is_metal: bool, asked: Choices) -> Vec<Arm> {
-    let arm = |name, staging| Arm {
-        name,
-        choices: Choices { staging, ..asked },
+    let arm = |name, staging, route| Arm {
+        name: Some(name),
+        choices: Choices {
+            staging: Some(staging),
+            route,
+        },
     };
-    if asked.staging.is_some() || !is_metal || case.op() != "OUT_PROD" {
-        return vec![arm(None, asked.staging)];
+    if asked != Choices::default() || !is_metal || case.op() != "OUT_PROD" {
+        return vec![Arm {
+            name: None,
+            choices: asked,
+        }];
     }
     vec![
-        arm(Some("float"), Some(Staging::Float)),
-        arm(Some("half"), Some(Staging::Half)),
+        arm("float", Staging::Float, None),
+        arm("half", Staging::Half, None),
+        arm(DIRECT, Staging::Float, Some(Route::Direct)),
     ]
 }
 
@@ -143,7 +154,7 @@ impl Perf {
     ) -> Result<Verdict, Error> {
         sinks.begin(&Header::new(
             self.settings.seed,
-            self.settings.choices.staging,
+            self.settings.choices,
             self.all_devices.len(),
         ))?;
         let mut verdicts = Vec::new();
@@ -243,20 +254,28 @@ mod tests {
     use crate::cases::{MulMat, OutProd};
 
     #[test]
-    fn both_stagings_of_an_out_prod_are_measured_unless_one_is_asked_for() {
+    fn stagings_and_routes_of_an_out_prod_are_measured_unless_one_is_asked_for() {
         let case = OutProd::new(F32, F32, [32, 32, 32]);
         let names = |metal, asked| -> Vec<_> {
             let arms = arms(&case, metal, asked);
             arms.iter().map(|arm| arm.name).collect()
         };
         let none = Choices::default();
-        assert_eq!(names(true, none), [Some("float"), Some("half")]);
+        assert_eq!(
+            names(true, none),
+            [Some("float"), Some("half"), Some("direct")]
+        );
         assert_eq!(names(false, none), [None]);
         let half = Choices {
             staging: Some(Staging::Half),
             ..none
         };
         assert_eq!(names(true, half), [None]);
+        let direct = Choices {
+            route: Some(Route::Direct),
+            ..none
+        };
+        assert_eq!(names(true, direct), [None]);
         assert_eq!(arms(&case, true, half)[0].choices, half);
         let product = MulMat::new(F32, [32, 32, 32]);
         assert_eq!(arms(&product, true, none).len(), 1);

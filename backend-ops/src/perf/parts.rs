@@ -1,5 +1,7 @@
 //! What a case is made of on a real device, which shows only the whole: each of its [`Case::parts`] is timed alone.
 
+use ggml_rs::Route;
+
 use super::Arm;
 use super::measure::{Submit, plan, time};
 use super::rounds::{Timing, runs_in_a_round};
@@ -68,7 +70,11 @@ fn ways(part: &Part, arms: &[Arm]) -> Vec<(String, Choices)> {
         Some(name) => format!("{} {name}", part.name),
         None => part.name.to_owned(),
     };
-    arms.iter().map(|arm| (name(arm), arm.choices)).collect()
+    // The direct route has no parts.
+    arms.iter()
+        .filter(|arm| arm.choices.route != Some(Route::Direct))
+        .map(|arm| (name(arm), arm.choices))
+        .collect()
 }
 
 fn time_alone(

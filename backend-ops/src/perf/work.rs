@@ -3,8 +3,8 @@
 use ggml_rs::sim::Counters;
 use ggml_rs::trace::Dispatch;
 
-/// What every matrix product is named after.
-const PRODUCT: &str = "kernel_mul_m";
+/// What every matrix product is named after, and OUT_PROD's direct kernel.
+const PRODUCTS: [&str; 2] = ["kernel_mul_m", "kernel_out_prod_"];
 
 /// Dispatches and threadgroups of some kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,11 @@ pub struct Split {
 /// apart only where a single product comes last, which is an OUT_PROD in one block.
 #[must_use]
 pub fn split(counters: &Counters, dispatches: &[Dispatch]) -> Option<Split> {
-    let is_product = |dispatch: &&Dispatch| dispatch.pipeline.starts_with(PRODUCT);
+    let is_product = |dispatch: &&Dispatch| {
+        PRODUCTS
+            .iter()
+            .any(|prefix| dispatch.pipeline.starts_with(prefix))
+    };
     let product = dispatches.iter().find(is_product)?;
     let products = dispatches.iter().filter(is_product).count();
     let last = products == 1 && dispatches.last() == Some(product);
@@ -62,7 +66,9 @@ pub fn split(counters: &Counters, dispatches: &[Dispatch]) -> Option<Split> {
 /// A pipeline's name without its function constants.
 #[must_use]
 pub fn short(pipeline: &str) -> &str {
-    pipeline.split("_bci").next().unwrap_or(pipeline)
+    let constants = ["_bci=", "_checked="];
+    let ends = constants.iter().filter_map(|name| pipeline.find(name));
+    &pipeline[..ends.min().unwrap_or(pipeline.len())]
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use console::Style;
-use ggml_rs::Staging;
 use ggml_rs::trace::Dispatch;
+use ggml_rs::{Route, Staging};
 
 use super::{DeviceInfo, Header, Report, arms};
+use crate::case::Choices;
 use crate::exact::Exact;
 use crate::outcome::{CaseResult, Outcome, Reduced, Tally, Worst};
 
@@ -32,8 +33,8 @@ pub struct ConsoleReport<'r, W> {
     fail: Style,
     /// The command that repeats a case, up to `-o`, for a device.
     repeat: Box<dyn Fn(&str) -> String + 'r>,
-    /// OUT_PROD's staging, for the device's header.
-    staging: Option<Staging>,
+    /// What is asked of products, for the device's header.
+    choices: Choices,
     devices: usize,
 }
 
@@ -47,7 +48,7 @@ impl<'r, W: Write> ConsoleReport<'r, W> {
             ok: style(Style::new().green()),
             fail: style(Style::new().red()),
             repeat: Box::new(repeat),
-            staging: None,
+            choices: Choices::default(),
             devices: 0,
         }
     }
@@ -182,8 +183,20 @@ fn describe(worst: &Worst) -> String {
     )
 }
 
-fn describe_staging(tensor_api: Option<bool>, staging: Option<Staging>) -> String {
-    let name = match staging {
+fn describe_route(device: &DeviceInfo, route: Route) -> String {
+    let name = match route {
+        Route::MatVec => "mat-vec (MUL_MAT row by row)",
+        Route::Direct => "direct (OUT_PROD in one kernel, without temporaries, staged in float)",
+        _ => "auto (MUL_MAT as the device decides; OUT_PROD with temporaries)",
+    };
+    match device.tensor_api {
+        Some(_) => name.to_owned(),
+        None => format!("{name} (no effect on this device)"),
+    }
+}
+
+fn describe_staging(tensor_api: Option<bool>, choices: Choices) -> String {
+    let name = match choices.staging {
         None => "each op's own (OUT_PROD float; MUL_MAT and MUL_MAT_ID half)",
         Some(Staging::Float) => "float",
         Some(Staging::FloatWeights) => "float weights",
@@ -192,9 +205,11 @@ fn describe_staging(tensor_api: Option<bool>, staging: Option<Staging>) -> Strin
     };
     match tensor_api {
         Some(true) => {
-            format!(
-                "{name}; the tensor kernel of OUT_PROD and MUL_MAT stages a alone and reads b in place"
-            )
+            let ops = match choices.route {
+                Some(Route::Direct) => "MUL_MAT",
+                _ => "OUT_PROD and MUL_MAT",
+            };
+            format!("{name}; the tensor kernel of {ops} stages a alone and reads b in place")
         }
         Some(false) => name.to_owned(),
         None => format!("{name} (no effect on this device)"),
@@ -203,7 +218,7 @@ fn describe_staging(tensor_api: Option<bool>, staging: Option<Staging>) -> Strin
 
 impl<W: Write> Report for ConsoleReport<'_, W> {
     fn begin(&mut self, header: &Header) -> io::Result<()> {
-        self.staging = header.staging;
+        self.choices = header.choices;
         self.devices = header.devices;
         writeln!(
             self.out,
@@ -243,9 +258,13 @@ impl<W: Write> Report for ConsoleReport<'_, W> {
         }
         writeln!(
             self.out,
-            "  staging: {}\n",
-            describe_staging(device.tensor_api, self.staging)
-        )
+            "  staging: {}",
+            describe_staging(device.tensor_api, self.choices)
+        )?;
+        if let Some(route) = self.choices.route {
+            writeln!(self.out, "  route: {}", describe_route(device, route))?;
+        }
+        writeln!(self.out)
     }
 
     fn begin_case(&mut self, name: &str) -> io::Result<()> {
@@ -496,8 +515,35 @@ mod tests {
 
     #[test]
     fn staging_says_what_it_has_an_effect_on() {
-        assert_eq!(describe_staging(Some(false), Some(Staging::Half)), "half");
-        assert!(describe_staging(Some(true), Some(Staging::Half)).contains("reads b in place"));
-        assert!(describe_staging(None, None).contains("no effect"));
+        let half = Choices {
+            staging: Some(Staging::Half),
+            route: None,
+        };
+        assert_eq!(describe_staging(Some(false), half), "half");
+        assert!(describe_staging(Some(true), half).contains("reads b in place"));
+        assert!(describe_staging(None, Choices::default()).contains("no effect"));
+    }
+
+    #[test]
+    fn a_route_stands_in_the_header_where_one_is_asked_for() {
+        let header = |route| {
+            printed(Look::default(), |r| {
+                let choices = Choices {
+                    staging: None,
+                    route,
+                };
+                r.begin(&Header {
+                    choices,
+                    ..samples::header()
+                })?;
+                r.begin_device(&samples::device())
+            })
+        };
+        assert!(!header(None).contains("route"));
+        let direct = header(Some(Route::Direct));
+        assert!(
+            direct.contains("  route: direct (OUT_PROD in one kernel"),
+            "{direct}"
+        );
     }
 }

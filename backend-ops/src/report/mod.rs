@@ -6,12 +6,12 @@ mod rows;
 
 use std::io;
 
-use ggml_rs::Staging;
 use ggml_rs::device::Memory;
 
 pub use console::{ConsoleReport, Look};
 pub use rows::{Row, RowFormat, RowReport};
 
+use crate::case::Choices;
 use crate::outcome::{CaseResult, Tally};
 
 /// What stands at the top of every report: enough to repeat the run and to know what its numbers mean.
@@ -23,8 +23,8 @@ pub struct Header {
     pub build_hash: String,
     /// The seed of the test data.
     pub seed: u64,
-    /// OUT_PROD's source precision.
-    pub staging: Option<Staging>,
+    /// What is asked of products.
+    pub choices: Choices,
     /// How many devices exist.
     pub devices: usize,
 }
@@ -32,12 +32,12 @@ pub struct Header {
 impl Header {
     /// The header of a run of this build.
     #[must_use]
-    pub fn new(seed: u64, staging: Option<Staging>, devices: usize) -> Self {
+    pub fn new(seed: u64, choices: Choices, devices: usize) -> Self {
         Self {
             ggml_version: ggml_sys::BUILD.ggml_version.to_owned(),
             build_hash: ggml_sys::BUILD.hash.to_owned(),
             seed,
-            staging,
+            choices,
             devices,
         }
     }
@@ -132,7 +132,7 @@ pub(crate) mod samples {
             ggml_version: "0.26.0".into(),
             build_hash: "abc".into(),
             seed: 7,
-            staging: None,
+            choices: Choices::default(),
             devices: 2,
         }
     }

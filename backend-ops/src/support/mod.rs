@@ -51,7 +51,7 @@ impl Query {
         begin_rows: &mut dyn FnMut(&Header) -> io::Result<()>,
         row: &mut dyn FnMut(&Row) -> io::Result<()>,
     ) -> io::Result<Verdict> {
-        let header = Header::new(self.seed, None, self.all_devices.len());
+        let header = Header::new(self.seed, Choices::default(), self.all_devices.len());
         people.begin(&header)?;
         begin_rows(&header)?;
         let mut any = true;

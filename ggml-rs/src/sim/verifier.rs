@@ -23,6 +23,7 @@ mod finding;
 mod lines;
 
 use std::ffi::{CStr, CString};
+use std::ops::Sub;
 use std::path::PathBuf;
 
 use crate::{Output, Plan, device::Device};
@@ -67,10 +68,40 @@ pub struct Barrier {
     pub count: u64,
 }
 
+/// Bytes of device memory that kernels have loaded and stored, each access counted, as if there were no cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct DeviceBytes {
+    /// Loaded.
+    pub read: u64,
+    /// Stored.
+    pub written: u64,
+}
+
+impl DeviceBytes {
+    /// Both.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.read + self.written
+    }
+}
+
+impl Sub for DeviceBytes {
+    type Output = Self;
+
+    /// What was moved between two readings.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            read: self.read.saturating_sub(earlier.read),
+            written: self.written.saturating_sub(earlier.written),
+        }
+    }
+}
+
 /// The verifier of a simulated device. Its settings hold for all simulated devices of the process that come from the same
 /// library.
 #[derive(Debug, Clone)]
 pub struct Verifier {
+    device: Device,
     functions: Functions,
     /// The file that was loaded with the kernels in it.
     module: PathBuf,
@@ -87,7 +118,11 @@ impl Verifier {
             [] => std::env::current_exe().unwrap_or_default(),
             _ => PathBuf::from(name.to_string_lossy().into_owned()),
         };
-        Some(Self { functions, module })
+        Some(Self {
+            device,
+            functions,
+            module,
+        })
     }
 
     /// What was found since the last call, oldest first: each kind of fault at each pair of places once.
@@ -101,6 +136,15 @@ impl Verifier {
         raw.iter()
             .filter_map(|finding| Finding::new(finding, &lines))
             .collect()
+    }
+
+    /// What kernels have moved since the process started, by all plans on the device together.
+    #[must_use]
+    pub fn device_bytes(&self) -> DeviceBytes {
+        let [read, written] = super::Raw::read(self.device)
+            .unwrap_or_default()
+            .device_bytes;
+        DeviceBytes { read, written }
     }
 
     /// Sets what orders the lanes of a simdgroup, for dispatches from now on.

@@ -2,7 +2,7 @@
 
 use ggml_rs::DType::F32;
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{BackwardOptions, Device, Graph, Plan, PlanOptions, Result, Staging};
+use ggml_rs::{BackwardOptions, Device, Graph, Plan, PlanOptions, Result, Route, Staging};
 
 use crate::common::values;
 use crate::recompute::chain_on;
@@ -83,4 +83,46 @@ fn products_by_ids_are_float_staged_in_a_backward() {
     assert!(outer >= 1, "{float:?}");
     let half = dispatches(Some(options.staging(Staging::Half)));
     assert_eq!(count(&half, BY_ID), [0, 2], "{half:?}");
+}
+
+/// OUT_PRODs that a backward makes take the route that is asked for; the forward's keep theirs.
+#[test]
+fn outer_products_of_a_backward_take_the_direct_route_where_asked() {
+    let dispatched = |options: BackwardOptions| {
+        let (graph, (w, x)) = Graph::build(|g| {
+            let (w, w_in) = g.input("w", F32, [K, M])?;
+            let (x, x_in) = g.input("x", F32, [K, TOKENS])?;
+            let y = w.set_param()?.mul_mat(x.set_param()?)?;
+            let gradients = g.backward_with(y.mul(y)?.sum()?, options)?;
+            g.output("dw", gradients.of(w)?.cont()?)?;
+            g.output("dx", gradients.of(x)?.cont()?)?;
+            Result::Ok((w_in, x_in))
+        })
+        .unwrap();
+        let mut backend = metal().open().unwrap();
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+        plan.set_f32(&w, &values(K * M, 1)).unwrap();
+        plan.set_f32(&x, &values(K * TOKENS, 2)).unwrap();
+        let dispatches = plan.run_traced(&mut backend).unwrap();
+        let direct = dispatches
+            .iter()
+            .filter(|d| d.pipeline.starts_with("kernel_out_prod_f32_f32"));
+        direct.count()
+    };
+    let options = BackwardOptions::default();
+    assert_eq!(dispatched(options), 0);
+    assert_eq!(dispatched(options.route(Route::Direct)), 2);
+}
+
+#[test]
+fn a_backward_has_no_route_of_mul_mat() {
+    Graph::build(|g| {
+        let (x, _) = g.input("x", F32, [4])?;
+        let x = x.set_param()?;
+        let options = BackwardOptions::default().route(Route::MatVec);
+        let refused = g.backward_with(x.mul(x)?.sum()?, options);
+        assert!(matches!(refused.err(), Some(ggml_rs::Error::Param(_))));
+        g.output("x", x.relu()?)
+    })
+    .unwrap();
 }

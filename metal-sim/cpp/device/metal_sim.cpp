@@ -2,11 +2,13 @@
 
 #include "../runtime/dispatcher.h"
 #include "../runtime/fault.h"
+#include "../verifier/traffic.h"
 
 extern "C" {
 
 void metal_sim_counters_reset(void) {
     metal_sim::reset_counters();
+    metal_sim::verifier::reset_traffic();
 }
 
 void metal_sim_counters_read(metal_sim_counters * counters) {
@@ -18,6 +20,10 @@ void metal_sim_counters_read(metal_sim_counters * counters) {
     counters->threadgroup_bytes    = c.threadgroup_bytes;
     counters->lane_switches        = c.lane_switches;
     counters->relaxed_fmas         = c.relaxed_fmas;
+
+    const metal_sim::verifier::traffic t = metal_sim::verifier::device_traffic();
+    counters->device_bytes_read          = t.read;
+    counters->device_bytes_written       = t.written;
 }
 
 const char * metal_sim_last_fault(void) {

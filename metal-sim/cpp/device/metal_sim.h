@@ -19,6 +19,10 @@ struct metal_sim_counters {
     uint64_t threadgroup_bytes;    /* threadgroup memory, summed over the threadgroups that had it */
     uint64_t lane_switches;        /* resumptions of a lane that had waited, plus stacks started */
     uint64_t relaxed_fmas;         /* multiply-adds of float operands that a tensor product may round (relaxed_precision) */
+
+    /* Only in a device with the verifier, which sees each access; else 0. What kernels load and store, as if there were no cache. */
+    uint64_t device_bytes_read;
+    uint64_t device_bytes_written;
 };
 
 void metal_sim_counters_reset(void);

@@ -12,8 +12,10 @@
 #    include "module.h"
 #    include "ordering.h"
 #    include "regions.h"
+#    include "traffic.h"
 
 #    include <algorithm>
+#    include <atomic>
 #    include <cstdio>
 #    include <cstring>
 #    include <deque>
@@ -25,6 +27,15 @@ namespace verifier {
 own_stack stack_of_lane;
 
 namespace {
+
+// Read by another thread than the one that runs kernels.
+std::atomic<uint64_t> bytes_read{ 0 };
+std::atomic<uint64_t> bytes_written{ 0 };
+
+// There is one writer.
+void count(std::atomic<uint64_t> & sum, size_t size) {
+    sum.store(sum.load(std::memory_order_relaxed) + size, std::memory_order_relaxed);
+}
 
 // A dispatch, as far as a later one may have to name it.
 struct past_dispatch {
@@ -288,6 +299,9 @@ void checker::check(const unsigned char * address, size_t size, const void * at,
     const region * const r = where.find(address, size);
     if (r != nullptr && r->bytes == nullptr) {
         return;
+    }
+    if (r != nullptr && !r->shared) {
+        count(is_write(kind) ? bytes_written : bytes_read, size);
     }
     const uint32_t pc = fixed_pc_ != 0 ? fixed_pc_ : module_offset(at);
     if (r == nullptr) {
@@ -598,6 +612,18 @@ void end_simdgroup_access() {
 
 void check_access(const void * address, size_t size, const void * pc, access_kind kind) {
     the().check(static_cast<const unsigned char *>(address), size, pc, kind);
+}
+
+traffic device_traffic() {
+    traffic t;
+    t.read    = bytes_read.load(std::memory_order_relaxed);
+    t.written = bytes_written.load(std::memory_order_relaxed);
+    return t;
+}
+
+void reset_traffic() {
+    bytes_read    = 0;
+    bytes_written = 0;
 }
 
 }  // namespace verifier

@@ -3,6 +3,7 @@
 #include "ggml-impl.h"
 #include "ggml-backend-impl.h"
 #include "ggml-metal-impl.h"
+#include "ggml-metal-out-prod-direct.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -123,6 +124,10 @@ bool readable_in_place(const ggml_tensor * b, const ggml_metal_buffer_id & id) {
     return b->type == GGML_TYPE_F32 && b->nb[1] == sizeof(float) &&
            b->nb[0] % 16 == 0 && b->nb[2] % 16 == 0 && b->nb[3] % 16 == 0 && id.offs % 16 == 0 &&
            b->nb[0]/sizeof(float) <= (size_t) INT32_MAX/(b->ne[0] + 64);
+}
+
+int32_t route(const ggml_tensor * op) {
+    return ggml_get_op_params_i32(op, GGML_METAL_OUT_PROD_ROUTE);
 }
 
 bool half_staging(const ggml_tensor * op) {
@@ -451,37 +456,60 @@ bool src0_supported(const ggml_tensor * a) {
 }
 
 // what kernel_mul_mm, the copy kernels and the scratch area can hold
-bool shape_supported(const ggml_tensor * op) {
+bool split_fits(const ggml_tensor * op) {
     const int64_t m = op->ne[0];
     const int64_t n = op->ne[1];
     const int64_t k = op->src[0]->ne[1];
-
-    if (ggml_is_empty(op)) {
-        return true; // nothing is encoded
-    }
 
     return m <= INT32_MAX && n <= INT32_MAX && k <= INT32_MAX && op->ne[2] <= INT32_MAX &&
            m*n <= GROUP_ELEM_MAX && tile_bytes(m, n, K_TILE) <= TILES_MAX;
 }
 
-// Creates the pipeline (once: the library caches it). Without it OUT_PROD is refused, never run in half.
+bool route_supported(const ggml_tensor * op) {
+    switch (route(op)) {
+        case GGML_METAL_OUT_PROD_SPLIT:  return ggml_is_empty(op) || split_fits(op); // where dst is empty nothing is encoded
+        case GGML_METAL_OUT_PROD_DIRECT: return !half_staging(op) && (ggml_is_empty(op) || out_prod_direct_fits(op));
+        default:                         return false;
+    }
+}
+
+// Creates the pipeline (once: the library caches it). Without it OUT_PROD is refused: never run in half, nor on another route.
 bool product_pipeline_exists(ggml_metal_device_t dev, const ggml_tensor * op) {
+    ggml_metal_library_t lib = ggml_metal_device_get_library(dev);
+
+    if (route(op) == GGML_METAL_OUT_PROD_DIRECT) {
+        return out_prod_direct_pipeline(lib, op).pipeline != nullptr;
+    }
+
     const staged_product probe(1, 1, 1, 1, 1);
 
-    return product_pipeline(ggml_metal_device_get_library(dev), probe, half_staging(op)).pipeline != nullptr;
+    return product_pipeline(lib, probe, half_staging(op)).pipeline != nullptr;
+}
+
+void encode_direct(ggml_metal_library_t lib, ggml_metal_encoder_t enc, const ggml_tensor * op) {
+    if (ggml_is_empty(op)) {
+        return;
+    }
+
+    const ggml_metal_buffer_id dst = buffer_id(op);
+
+    // with k == 0 there is no operand to bind, and none is read
+    const bool any = op->src[0]->ne[1] > 0;
+
+    out_prod_direct_encode(lib, enc, op, any ? buffer_id(op->src[0]) : dst, any ? buffer_id(op->src[1]) : dst, dst);
 }
 
 } // namespace
 
 size_t ggml_metal_out_prod_scratch_size(const ggml_tensor * op) {
-    return ggml_is_empty(op) ? 0 : make_scratch_layout(op).end - ggml_nbytes(op);
+    return ggml_is_empty(op) || route(op) == GGML_METAL_OUT_PROD_DIRECT ? 0 : make_scratch_layout(op).end - ggml_nbytes(op);
 }
 
 bool ggml_metal_out_prod_supported(ggml_metal_device_t dev, const ggml_tensor * op) {
     return ggml_metal_device_get_props(dev)->has_simdgroup_mm &&
            src0_supported(op->src[0]) &&
            is_float(op->src[1]->type) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op) &&
-           shape_supported(op) && product_pipeline_exists(dev, op);
+           route_supported(op) && product_pipeline_exists(dev, op);
 }
 
 void ggml_metal_out_prod_encode(
@@ -489,5 +517,9 @@ void ggml_metal_out_prod_encode(
         ggml_metal_encoder_t          enc,
         const ggml_tensor           * op,
         const std::function<void()> & barrier) {
-    out_prod_encoder(lib, enc, op, barrier).encode();
+    if (route(op) == GGML_METAL_OUT_PROD_DIRECT) {
+        encode_direct(lib, enc, op);
+    } else {
+        out_prod_encoder(lib, enc, op, barrier).encode();
+    }
 }

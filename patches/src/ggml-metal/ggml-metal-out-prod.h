@@ -4,9 +4,21 @@
 //
 // The product runs on kernel_mul_mm, which wants both operands with k contiguous, so a and b are first copied
 // (a also dequantized) into a scratch area that lies behind dst: see ggml_metal_out_prod_scratch_size.
+//
+// A node may ask for the direct route instead: one kernel that stages both operands from where they lie, always in float and
+// always with simdgroup matrices, whether the device has the tensor API or not. It needs no scratch.
 #pragma once
 
 #include "ggml-metal-device.h"
+
+// the route of a node, in its op_params[GGML_METAL_OUT_PROD_ROUTE]; any other value is refused
+// never set by ggml: the direct route has not been seen on a real device
+enum {
+    GGML_METAL_OUT_PROD_ROUTE = 4,
+
+    GGML_METAL_OUT_PROD_SPLIT  = 0, // with temporaries
+    GGML_METAL_OUT_PROD_DIRECT = 1,
+};
 
 #ifdef __cplusplus
 #include <functional>
@@ -18,8 +30,8 @@ extern "C" {
 bool ggml_metal_out_prod_supported(ggml_metal_device_t dev, const struct ggml_tensor * op);
 
 // bytes of scratch that get_alloc_size adds behind dst
-// depends on dst's shape alone, because the RPC backend caches allocation sizes by op, type and dst shape;
-// at most 128 MiB for the operands plus one ne3 slice of dst
+// depends on dst's shape alone, because the RPC backend caches allocation sizes by op, op_params, type and
+// dst shape; at most 128 MiB for the operands plus one ne3 slice of dst; none for the direct route
 size_t ggml_metal_out_prod_scratch_size(const struct ggml_tensor * op);
 
 #ifdef __cplusplus

@@ -86,6 +86,12 @@ pub fn collect(options: &Options) -> Result<Report> {
             tested.push(step::backend_ops(options, "gate", &arguments));
         }
     }
+    eprintln!("gate: the direct route");
+    tested.push(step::backend_ops(
+        options,
+        "gate",
+        &["-o", "OUT_PROD", "--set", "gate", "--route", "direct"],
+    ));
     let mut sections = Vec::new();
     if !options.gate_only {
         eprintln!("upstream's cases");
@@ -121,6 +127,30 @@ pub fn collect(options: &Options) -> Result<Report> {
                 ],
             ));
         }
+        eprintln!("the direct route");
+        tested.push(step::backend_ops(
+            options,
+            "OUT_PROD's direct route",
+            &["-o", "OUT_PROD", "--route", "direct"],
+        ));
+        // Whether it is faster, beside both stagings with temporaries.
+        sections.push(step::cargo(
+            "OUT_PROD with and without temporaries",
+            &[
+                "run",
+                "--release",
+                "-p",
+                "backend-ops",
+                "--",
+                "perf",
+                "-b",
+                "MTL0",
+                "--set",
+                "staging",
+                "--tensor",
+                "off",
+            ],
+        ));
         eprintln!("staging bench");
         sections.push(step::cargo(
             "Staging bench",

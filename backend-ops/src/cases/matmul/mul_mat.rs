@@ -83,7 +83,7 @@ impl MulMat {
         if let Some(staging) = choices.staging {
             out.set_staging(staging)?;
         }
-        if let Some(route) = choices.route {
+        if let Some(route @ (Route::Auto | Route::MatVec)) = choices.route {
             out.set_route(route)?;
         }
         Ok(out)

@@ -8,10 +8,10 @@ mod table;
 
 use std::io;
 
-use ggml_rs::{DType, Staging};
+use ggml_rs::{DType, Route, Staging};
 
 use super::measure::{self, Measured, Outcome};
-use super::{Arm, Sinks};
+use super::{Arm, DIRECT, Sinks};
 use crate::case::{Case, CaseGraph, Choices};
 use crate::cases::OutProd;
 use crate::report::DeviceInfo;
@@ -33,25 +33,27 @@ pub fn cases() -> Vec<OutProd> {
         .collect()
 }
 
-/// The arms of a process, in which the tensor API is on or off. With it on, the tensor kernel runs, which stages `a` alone.
+/// The arms of a process, in which the tensor API is on or off. With it on, the tensor kernel runs, which stages `a` alone. The
+/// direct route is the same in both.
 #[must_use]
-pub fn arms(tensor_api: bool) -> [Arm; 2] {
-    let arm = |name, staging| Arm {
+pub fn arms(tensor_api: bool) -> Vec<Arm> {
+    let arm = |name, staging, route| Arm {
         name: Some(name),
         choices: Choices {
             staging: Some(staging),
-            ..Choices::default()
+            route,
         },
     };
     if tensor_api {
-        [
-            arm("tensor", Staging::Float),
-            arm("tensor-half", Staging::Half),
+        vec![
+            arm("tensor", Staging::Float, None),
+            arm("tensor-half", Staging::Half, None),
         ]
     } else {
-        [
-            arm("simd-half", Staging::Half),
-            arm("simd-float", Staging::Float),
+        vec![
+            arm("simd-half", Staging::Half, None),
+            arm("simd-float", Staging::Float, None),
+            arm(DIRECT, Staging::Float, Some(Route::Direct)),
         ]
     }
 }

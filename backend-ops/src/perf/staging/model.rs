@@ -7,7 +7,7 @@
 
 use ggml_rs::sim::Counters;
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{DType, Plan, PlanOptions};
+use ggml_rs::{DType, Plan, PlanOptions, Route};
 
 use super::super::Arm;
 use super::super::measure::{count_run, plan};
@@ -95,6 +95,8 @@ pub struct Calibration {
     pub product: (String, usize),
     /// m and n of a tile.
     tile: [usize; 2],
+    /// Whether it multiplies copies of its operands, block by block, or the operands themselves, in one go.
+    makes_temporaries: bool,
     costs: Option<Costs>,
 }
 
@@ -116,7 +118,7 @@ impl Calibration {
         let dispatch = first
             .dispatches
             .iter()
-            .find(|dispatch| dispatch.pipeline.starts_with("kernel_mul_mm"))
+            .find(|dispatch| is_product(&dispatch.pipeline))
             .ok_or("no batched product was dispatched")?;
         let mut calibration = Self {
             product: (
@@ -124,6 +126,7 @@ impl Calibration {
                 dispatch.threadgroup_bytes,
             ),
             tile: tile(arm),
+            makes_temporaries: arm.choices.route != Some(Route::Direct),
             costs: None,
         };
         let Some(few) = first.counters else {
@@ -166,15 +169,23 @@ impl Calibration {
         if !whole || case.trans_b || case.bs != [1, 1] || case.nr != [1, 1] {
             return Err(format!("{} is not of whole tiles", case.name()));
         }
-        let blocks = blocks(case, held)?;
+        let blocks = match self.makes_temporaries {
+            true => blocks(case, held)?,
+            false => vec![case.k],
+        };
         let tiles = [case.m / tile_m, case.n / tile_n];
         let in_a_block = (tiles[0] * tiles[1]) as u64;
         let product = Share {
             dispatches: blocks.len() as u64,
             threadgroups: in_a_block * blocks.len() as u64,
         };
-        let rest = rest(case, &blocks);
-        let before = copies(case, blocks[0]).into_iter().sum::<usize>() as u64;
+        let (rest, before) = match self.makes_temporaries {
+            true => {
+                let before: usize = copies(case, blocks[0]).into_iter().sum();
+                (rest(case, &blocks), before as u64)
+            }
+            false => (Share::default(), 0),
+        };
         let threadgroups = product.threadgroups + rest.threadgroups;
         let counters = self.costs.map(|costs| Counters {
             dispatches: product.dispatches + rest.dispatches,
@@ -187,7 +198,10 @@ impl Calibration {
             ..Counters::default()
         });
         Ok(Work {
-            moved: moved(case, tiles, blocks.len())?,
+            moved: match self.makes_temporaries {
+                true => moved(case, tiles, blocks.len())?,
+                false => moved_directly(case, tiles)?,
+            },
             product,
             rest,
             counters,
@@ -335,6 +349,21 @@ fn moved(case: &OutProd, tiles: [usize; 2], blocks: usize) -> Result<Moved, Stri
     })
 }
 
+/// The product reads the operands as they are. A byte with parts of several values counts once, though they are decoded apart.
+fn moved_directly(case: &OutProd, tiles: [usize; 2]) -> Result<Moved, String> {
+    let [a, b, dst] = tensors(case)?;
+    Ok(Moved {
+        product: tiles[1] * a + tiles[0] * b + dst,
+        rest: 0,
+    })
+}
+
+fn is_product(pipeline: &str) -> bool {
+    ["kernel_mul_mm_", "kernel_out_prod_"]
+        .iter()
+        .any(|prefix| pipeline.starts_with(prefix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,6 +397,7 @@ mod tests {
         let calibration = Calibration {
             product: (String::new(), 8192),
             tile: [64, 32],
+            makes_temporaries: true,
             costs: None,
         };
         let case = OutProd::new(DType::F32, DType::F32, [100, 32, 32]);
@@ -385,6 +415,14 @@ mod tests {
         let (a, b, dst) = (4 * 128 * 32, 4 * 32 * 32, 4 * 128 * 32);
         assert_eq!(work.moved.product, a + 2 * b + dst);
         assert_eq!(work.moved.rest, 2 * a + 2 * b);
+        let direct = Calibration {
+            makes_temporaries: false,
+            ..calibration.clone()
+        };
+        let work = direct.work(&whole, a + b + dst).expect("whole tiles");
+        let moved = [work.moved.product, work.moved.rest];
+        assert_eq!(moved, [a + 2 * b + dst, 0]);
+        assert_eq!(work.rest, Share::default());
         assert!(calibration.work(&whole.transposed(true), 1 << 30).is_err());
     }
 

@@ -70,6 +70,11 @@ pub fn preface(simulated: bool, tensor_api: bool) -> Vec<String> {
         lines.push(
             "  the tensor kernel stages a alone, as float or half, and reads b in place".to_owned(),
         );
+    } else {
+        lines.push(
+            "  direct: in one kernel, without temporaries, staged in float; never the default"
+                .to_owned(),
+        );
     }
     if simulated {
         let [m, n, k] = CHECK;
@@ -85,7 +90,7 @@ pub fn preface(simulated: bool, tensor_api: bool) -> Vec<String> {
 /// How to have the other arms, below the figures: the tensor API is a setting of the process.
 pub fn closing(simulated: bool, tensor_api: bool) -> Vec<String> {
     let (arms, other) = if tensor_api {
-        ("simd-half and simd-float", "off")
+        ("simd-half, simd-float and direct", "off")
     } else if simulated {
         ("tensor", "on")
     } else {
@@ -187,6 +192,7 @@ pub fn row(case: &OutProd, result: &ArmResult, info: &DeviceInfo) -> (Row, Extra
 mod tests {
     use ggml_rs::DType;
 
+    use super::super::super::Arm;
     use super::super::{arms, cases, model};
     use super::*;
 
@@ -207,7 +213,7 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let case = &cases()[0];
-        let result = |arm| ArmResult {
+        let result = |arm: Arm| ArmResult {
             arm,
             product: ("kernel_mul_mm_f32_f32".into(), 6144),
             held: 40 << 20,
@@ -222,10 +228,10 @@ mod tests {
             },
             measured: None,
         };
-        let text = lines(case, &arms(false).map(result), None);
-        assert_eq!(text.len(), 5);
-        assert_eq!(text[0].len(), text[1].len());
-        assert_eq!(text[1].len(), text[2].len());
+        let results: Vec<_> = arms(false).into_iter().map(result).collect();
+        let text = lines(case, &results, None);
+        assert_eq!(text.len(), 7);
+        assert!(text[..4].iter().all(|line| line.len() == text[0].len()));
         assert!(
             text[1].contains("300 + 20") && text[1].contains("3.0-7.3"),
             "{text:?}"

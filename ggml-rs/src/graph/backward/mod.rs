@@ -42,7 +42,7 @@ use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
-use super::{Builder, Staging, Tensor};
+use super::{Builder, Route, Staging, Tensor};
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::layout::Refusal;
@@ -59,6 +59,8 @@ type Raw = NonNull<sys::ggml_tensor>;
 pub struct BackwardOptions {
     /// The staging of every product that the backward makes. `None` is [`Staging::Float`]: gradients overflow half precision.
     pub staging: Option<Staging>,
+    /// The route of every OUT_PROD that the backward makes: [`Route::Auto`] or [`Route::Direct`]. `None` is [`Route::Auto`].
+    pub route: Option<Route>,
     /// Whether what [`Builder::checkpoint`] marks is computed again instead of kept.
     pub recompute: bool,
 }
@@ -67,6 +69,7 @@ impl Default for BackwardOptions {
     fn default() -> Self {
         Self {
             staging: None,
+            route: None,
             recompute: true,
         }
     }
@@ -77,6 +80,13 @@ impl BackwardOptions {
     #[must_use]
     pub fn staging(mut self, staging: impl Into<Option<Staging>>) -> Self {
         self.staging = staging.into();
+        self
+    }
+
+    /// The same with this route.
+    #[must_use]
+    pub fn route(mut self, route: impl Into<Option<Route>>) -> Self {
+        self.route = route.into();
         self
     }
 
@@ -222,7 +232,7 @@ impl<'g> Builder<'g> {
     /// # Errors
     /// [`Error::NotDifferentiable`] for a node without a backward, with the node and a way out where there is one;
     /// [`Error::Shape`] and [`Error::DType`] for a loss that is not one F32 element; [`Error::Param`] when it depends on no marked
-    /// tensor, and for a staging of one operand alone; [`Error::Alloc`].
+    /// tensor, for a staging of one operand alone, and for a route that OUT_PROD does not have; [`Error::Alloc`].
     #[track_caller]
     pub fn backward_with(
         self,
@@ -231,6 +241,7 @@ impl<'g> Builder<'g> {
     ) -> Result<Gradients<'g>> {
         check_loss(loss)?;
         check_staging(options.staging)?;
+        check_route(options.route)?;
         let all = self.core().tensors();
         let forward = forward(loss);
         let needed = check::differentiable(&forward, loss.ptr())?;
@@ -255,6 +266,9 @@ impl<'g> Builder<'g> {
         self.core().adopt(made.contexts, made.tensors);
         if let Some(staging) = options.staging {
             self.stage(&first, staging)?;
+        }
+        if let Some(route) = options.route {
+            self.route(&first, route)?;
         }
         Ok(Gradients {
             builder: self,
@@ -305,6 +319,17 @@ impl<'g> Builder<'g> {
         }
         Ok(())
     }
+
+    /// Sets the route of each OUT_PROD among `made`.
+    fn route(self, made: &[Raw], route: Route) -> Result<()> {
+        for &tensor in made {
+            // SAFETY: the builder keeps its tensors alive.
+            if unsafe { tensor.as_ref() }.op == sys::GGML_OP_OUT_PROD {
+                Tensor::new(tensor, self)?.set_route(route)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Everything that a loss depends on, in the order of creation.
@@ -330,6 +355,18 @@ fn check_loss(loss: Tensor<'_>) -> Result<()> {
         return Err(refusal.dtype("a loss is f32"));
     }
     Ok(())
+}
+
+#[track_caller]
+fn check_route(route: Option<Route>) -> Result<()> {
+    match route {
+        None | Some(Route::Auto | Route::Direct) => Ok(()),
+        Some(other) => Err(Error::Param(OpError::new(
+            "backward",
+            format!("{other:?}: a route of mul_mat, and not of the out_prods of a backward"),
+            Vec::new(),
+        ))),
+    }
 }
 
 #[track_caller]

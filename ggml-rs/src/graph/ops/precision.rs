@@ -80,15 +80,29 @@ impl Staging {
     }
 }
 
-/// How a MUL_MAT with many rows of `b` runs on Metal.
+/// How a MUL_MAT with many rows of `b`, or an OUT_PROD, runs on Metal.
 #[doc(alias = "ggml_mul_mat_route")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Route {
-    /// As the device decides: batched from some number of rows on.
+    /// MUL_MAT: as the device decides, batched from some number of rows on. OUT_PROD: its operands are copied into scratch, and
+    /// multiplied there.
     Auto,
-    /// In the mat-vec kernels, which take one or a few rows at a time and convert no operand: to compare with.
+    /// MUL_MAT only: in the mat-vec kernels, which take one or a few rows at a time and convert no operand: to compare with.
     MatVec,
+    /// OUT_PROD only: in one kernel, which stages both operands in float from where they lie. It takes no scratch.
+    ///
+    /// The kernel uses simdgroup matrices, where Metal's tensor API runs too. It has run on the simulated device only: whether it
+    /// is faster on a GPU is not known. A device that cannot create it refuses the node, as does half staging.
+    Direct,
+}
+
+/// Where Metal looks for the route of an OUT_PROD among its parameters, and the values there, as
+/// `patches/src/ggml-metal/ggml-metal-out-prod.h` has them.
+mod out_prod {
+    pub const ROUTE: usize = 4;
+    pub const SPLIT: i32 = 0;
+    pub const DIRECT: i32 = 1;
 }
 
 impl Tensor<'_> {
@@ -172,26 +186,57 @@ impl Tensor<'_> {
         }
     }
 
-    /// Sets how this MUL_MAT runs on Metal. Other devices take no notice.
+    /// Sets how this MUL_MAT or OUT_PROD runs on Metal. Other devices take no notice.
+    ///
+    /// ```
+    /// use ggml_rs::{DType, Graph, Route};
+    ///
+    /// Graph::build(|g| {
+    ///     let (weight, _) = g.input("weight", DType::Q4_K, [256, 40])?;
+    ///     let (gradient, _) = g.input("gradient", DType::F32, [33, 40])?;
+    ///     g.output("product", weight.out_prod(gradient)?.set_route(Route::Direct)?)
+    /// })?;
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Param`](crate::Error::Param) for another op.
+    /// [`Error::Param`](crate::Error::Param) for another op, and for a route that the op does not have.
     #[doc(alias = "ggml_mul_mat_set_route")]
     #[track_caller]
     pub fn set_route(self, route: Route) -> Result<Self> {
         // SAFETY: the builder's tensors are alive.
-        if unsafe { node::op(self.ptr()) } != Some(node::Op::MulMat) {
-            return Err(self.no_setting("set_route", "only a mul_mat has a route"));
+        match (unsafe { node::op(self.ptr()) }, route) {
+            (Some(node::Op::MulMat), Route::Auto) => {
+                self.set_mul_mat_route(sys::GGML_MUL_MAT_ROUTE_AUTO)
+            }
+            (Some(node::Op::MulMat), Route::MatVec) => {
+                self.set_mul_mat_route(sys::GGML_MUL_MAT_ROUTE_MAT_VEC)
+            }
+            (Some(node::Op::OutProd), Route::Auto) => Ok(self.set_out_prod_route(out_prod::SPLIT)),
+            (Some(node::Op::OutProd), Route::Direct) => {
+                Ok(self.set_out_prod_route(out_prod::DIRECT))
+            }
+            (Some(node::Op::MulMat | node::Op::OutProd), other) => {
+                Err(self.no_setting("set_route", format!("this node has no route {other:?}")))
+            }
+            _ => Err(self.no_setting("set_route", "only a mul_mat and an out_prod have a route")),
         }
-        let raw = match route {
-            Route::Auto => sys::GGML_MUL_MAT_ROUTE_AUTO,
-            Route::MatVec => sys::GGML_MUL_MAT_ROUTE_MAT_VEC,
-        };
+    }
+
+    #[track_caller]
+    fn set_mul_mat_route(self, route: sys::ggml_mul_mat_route) -> Result<Self> {
         // SAFETY: the tensor is alive, and its op is the one that ggml asserts.
         guard::call("set_route", || unsafe {
-            sys::ggml_mul_mat_set_route(self.as_ptr(), raw);
+            sys::ggml_mul_mat_set_route(self.as_ptr(), route);
         })?;
         Ok(self)
+    }
+
+    /// ggml has no function for it: the route is ours, and Metal's alone.
+    fn set_out_prod_route(self, route: i32) -> Self {
+        // SAFETY: the tensor is alive and an OUT_PROD, whose parameters nothing else looks at until a graph runs.
+        unsafe { (*self.as_ptr()).op_params[out_prod::ROUTE] = route };
+        self
     }
 
     #[track_caller]

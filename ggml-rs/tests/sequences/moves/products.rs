@@ -97,5 +97,5 @@ family! {
         let source = d.size(source);
     } a(precision, source);
     set_staging(d) { let a = product(d)?; let staging = d.pick(&STAGINGS); } a(staging);
-    set_route(d) { let a = product(d)?; let route = d.pick(&[Route::Auto, Route::MatVec]); } a(route);
+    set_route(d) { let a = product(d)?; let route = d.pick(&[Route::Auto, Route::MatVec, Route::Direct]); } a(route);
 }

@@ -7,7 +7,7 @@
 mod sets;
 
 use ggml_rs::check::reference::{self, Values};
-use ggml_rs::{DType, Staging, Tensor};
+use ggml_rs::{DType, Route, Staging, Tensor};
 
 pub use sets::{gate, ours, precise, range, upstream};
 
@@ -212,10 +212,13 @@ impl Case for OutProd {
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let out = self.view_a(leaves[0])?.out_prod(self.view_b(leaves[1])?)?;
-        match leaves.choices().staging {
-            Some(staging) => out.set_staging(staging),
-            None => Ok(out),
+        if let Some(staging) = leaves.choices().staging {
+            out.set_staging(staging)?;
         }
+        if let Some(route @ (Route::Auto | Route::Direct)) = leaves.choices().route {
+            out.set_route(route)?;
+        }
+        Ok(out)
     }
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
@@ -238,6 +241,9 @@ impl Case for OutProd {
     }
 
     fn routing(&self, tensor_api: bool, choices: Choices) -> Option<Routing> {
+        if choices.route == Some(Route::Direct) {
+            return Some(Routing::Direct([self.type_a, self.type_b]));
+        }
         let staging = choices.staging.unwrap_or(Staging::Float);
         Some(Routing::Batched(Product::of_f32(tensor_api, staging)))
     }
