@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use crate::dtype::DType;
 use crate::files::FileError;
+use crate::train::TrainError;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -42,6 +43,9 @@ pub enum Error {
     /// A node between a marked tensor and the loss has no backward.
     #[error(transparent)]
     NotDifferentiable(#[from] Box<NotDifferentiable>),
+    /// A trainer refused, or stopped.
+    #[error("training: {0}")]
+    Train(Box<TrainError>),
     /// Memory could not be obtained.
     #[error("allocate {bytes} bytes for {what}: {detail}")]
     Alloc {

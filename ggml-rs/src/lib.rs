@@ -58,6 +58,7 @@ pub mod registry;
 pub mod shape;
 pub mod sim;
 pub mod trace;
+pub mod train;
 
 mod guard;
 mod layout;
