@@ -123,7 +123,11 @@ impl Proportion {
         let scale = 1.0 / (1.0 + Z * Z / n);
         let centre = scale * (p + Z * Z / (2.0 * n));
         let half = scale * Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-        ((centre - half).max(0.0), (centre + half).min(1.0))
+        // Rounding must not keep the part itself out of its interval.
+        (
+            (centre - half).max(0.0).min(p),
+            (centre + half).min(1.0).max(p),
+        )
     }
 }
 

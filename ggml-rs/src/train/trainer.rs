@@ -387,6 +387,44 @@ mod tests {
         assert_send::<Trainer<crate::train::Arrays>>();
     }
 
+    /// No device here fails when it is told to, so the mark of one that did is set by hand.
+    #[test]
+    fn a_torn_step_is_not_built_upon() {
+        let device = crate::Device::cpu().unwrap();
+        let mut backend = device.open().unwrap();
+        let data = crate::train::Arrays::new(&[1], vec![1.0; 4], &[1], vec![2.0; 4]).unwrap();
+        let weights = Params::builder()
+            .tensor("w", crate::DType::F32, [1, 1])
+            .unwrap();
+        let weights = weights.allocate(device).unwrap();
+        weights.zero().unwrap();
+        let w = weights.get("w").unwrap();
+        let options = TrainOptions::default();
+        let mut trainer = Trainer::new(&backend, data, &weights, options, move |g, batch| {
+            let outputs = g.param(&w)?.mul_mat(batch.features)?;
+            let error = outputs.sub(batch.labels)?;
+            let loss = error.mul(error)?.mean()?;
+            Ok(Forward { loss, outputs })
+        })
+        .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.gguf");
+        trainer.save(&path).unwrap();
+
+        trainer.torn = true;
+        trainer.dirty = true;
+        let torn = |result: Result<()>| match result {
+            Err(crate::Error::Train(error)) => *error == TrainError::Torn,
+            _ => false,
+        };
+        assert!(torn(trainer.step(&mut backend).map(drop)));
+        assert!(torn(trainer.write_to(Vec::new())));
+        let refused = trainer.save(&path).unwrap_err().to_string();
+        assert!(refused.contains("restore a checkpoint"), "{refused}");
+        trainer.restore(&path).unwrap();
+        assert!(trainer.step(&mut backend).unwrap().is_some());
+    }
+
     #[test]
     fn batches_have_these_sizes() {
         let sizes = |len, batch| batch_sizes(len, batch).collect::<Vec<_>>();

@@ -1,0 +1,13 @@
+//! Training: steps against formulas in f64, runs that stop and go on, checkpoints, and what is refused.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod early;
+mod evaluation;
+mod interrupted;
+mod kill;
+mod refused;
+mod resume;
+mod steps;
+mod subject;
