@@ -34,7 +34,8 @@ use crate::runtime;
 ///
 /// # Errors
 /// [`Error::Shape`] unless the values fill whole rows and rows whole blocks; [`Error::DType`] for a type that
-/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized.
+/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for a type
+/// whose blocks are searched (IQ1, IQ2, IQ3: beyond 2^25, which none of them can hold).
 #[doc(alias = "ggml_quantize_chunk")]
 #[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
@@ -42,7 +43,7 @@ pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>>
 }
 
 /// As [`quantize`], where errors count as much as `importance` says: one positive number for each place of a row, the same for
-/// every row. For a weight that is how much its inputs vary, such as the mean of their squares over some data.
+/// every row. Only how they compare matters. For a weight that is how much its inputs vary, such as the mean of their squares over some data.
 ///
 /// Types that no importance changes (halves, Q8_0 and others without a choice of scales) take it and leave it alone.
 ///
@@ -57,7 +58,7 @@ pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>>
 /// ```
 ///
 /// # Errors
-/// As [`quantize`], and [`Error::Param`] unless there is one positive, finite importance for each place of a row.
+/// As [`quantize`], and [`Error::Param`] unless there is one importance from 1e-10 to 1e10 for each place of a row.
 #[track_caller]
 pub fn quantize_with_importance(
     dtype: DType,
@@ -73,11 +74,14 @@ pub fn quantize_with_importance(
         let given = importance.len();
         return refuse(format!("an importance of {given} for rows of {row_len}"));
     }
-    let allowed = |value: &f32| *value > 0.0 && value.is_finite();
-    if let Some(place) = importance.iter().position(|value| !allowed(value)) {
+    // Sums of their products with squares of values must neither overflow nor vanish.
+    let allowed = 1e-10..=1e10;
+    if let Some(place) = importance.iter().position(|value| !allowed.contains(value)) {
         let value = importance[place];
         return refuse(format!(
-            "importance {place} is {value}; give a small positive number to what does not matter"
+            "importance {place} is {value}; from {:e} to {:e} is allowed, a small one for what does not matter",
+            allowed.start(),
+            allowed.end()
         ));
     }
     convert(dtype, values, row_len, Some(importance))
@@ -156,10 +160,11 @@ fn quantize_rows(
     row_bytes: usize,
     importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    // ggml searches a grid of points for some types, and asserts that a point was found.
-    if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+    let most = largest(dtype);
+    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
+    if let Some(index) = values.iter().position(|value| !allowed(value)) {
         let detail = format!(
-            "value {index} is {}; only finite values can be quantized",
+            "value {index} is {}; {dtype} takes finite values up to {most:e}",
             values[index]
         );
         return Err(Error::Param(OpError::new("quantize", detail, Vec::new())));
@@ -188,6 +193,18 @@ fn quantize_rows(
         })
     })?;
     Ok(bytes.to_vec())
+}
+
+/// The largest value that ggml quantizes without a fault.
+///
+/// For some types it searches a grid of points, and asserts that a point was found: none is, once sums of fourth powers overflow.
+/// Their largest values are those of the largest half times what a grid and a scale of the block give, below 2^25 for each.
+fn largest(dtype: DType) -> f32 {
+    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+    match dtype {
+        IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => (1 << 25) as f32,
+        _ => f32::MAX,
+    }
 }
 
 /// ggml's quantization of one type, ready to be used from several threads.

@@ -187,7 +187,7 @@ pub enum Fault {
 }
 
 impl FileError {
-    pub(crate) fn new(offset: Option<u64>, place: Place, fault: Fault) -> Error {
+    pub(crate) fn at(offset: Option<u64>, place: Place, fault: Fault) -> Error {
         Error::File(Box::new(Self {
             path: None,
             offset,
@@ -198,12 +198,12 @@ impl FileError {
 
     /// An error about a key that is no part of a file's bytes.
     pub(crate) fn key(key: &str, fault: Fault) -> Error {
-        Self::new(None, Place::Key(key.to_owned()), fault)
+        Self::at(None, Place::Key(key.to_owned()), fault)
     }
 
     /// An error about a tensor that is no part of a file's bytes.
     pub(crate) fn tensor(name: &str, fault: Fault) -> Error {
-        Self::new(None, Place::Tensor(name.to_owned()), fault)
+        Self::at(None, Place::Tensor(name.to_owned()), fault)
     }
 }
 
@@ -280,11 +280,11 @@ mod tests {
 
     #[test]
     fn an_error_names_file_place_byte_and_fault() {
-        let error = FileError::new(Some(24), Place::Key("a\nb".into()), Fault::Bool(7));
+        let error = FileError::at(Some(24), Place::Key("a\nb".into()), Fault::Bool(7));
         let error = with_path(error, std::path::Path::new("x.gguf"));
         assert_eq!(
             error.to_string(),
-            "x.gguf: key `a\\nb`, byte 24: a bool of 7; 0 and 1 are allowed"
+            "file: x.gguf: key `a\\nb`, byte 24: a bool of 7; 0 and 1 are allowed"
         );
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn check_places(
 ) -> Result<()> {
     let fail = |index: usize, fault| {
         let place = crate::files::Place::Tensor(tensors[index].name.clone());
-        Err::<(), Error>(FileError::new(at(index), place, fault))
+        Err::<(), Error>(FileError::at(at(index), place, fault))
     };
     for (index, tensor) in tensors.iter().enumerate() {
         let bytes = tensor.bytes as u64;

@@ -14,7 +14,7 @@ use crate::params::Params;
 /// # Errors
 /// [`Error::File`].
 pub(crate) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| FileError::new(None, Place::Header, error.into()))
+    File::open(path).map_err(|error| FileError::at(None, Place::Header, error.into()))
 }
 
 /// Replaces what is in `to` by a tensor's bytes.

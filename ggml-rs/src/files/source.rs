@@ -18,9 +18,9 @@ impl<R: Read + Seek> Cursor<R> {
     /// # Errors
     /// [`Error::File`] when the source cannot seek.
     pub fn new(mut source: R) -> Result<Self> {
-        let fail = |error: std::io::Error| FileError::new(None, Place::Header, error.into());
+        let fail = |error: std::io::Error| FileError::at(None, Place::Header, error.into());
         if cfg!(target_endian = "big") {
-            return Err(FileError::new(None, Place::Header, Fault::BigEndianHost));
+            return Err(FileError::at(None, Place::Header, Fault::BigEndianHost));
         }
         let len = source.seek(SeekFrom::End(0)).map_err(fail)?;
         source.rewind().map_err(fail)?;
@@ -49,7 +49,7 @@ impl<R: Read + Seek> Cursor<R> {
 
     /// An error about what begins at `offset`.
     pub fn fail_at(&self, offset: u64, fault: Fault) -> Error {
-        FileError::new(Some(offset), self.place.clone(), fault)
+        FileError::at(Some(offset), self.place.clone(), fault)
     }
 
     /// An error about the last `back` bytes.
@@ -148,5 +148,5 @@ pub(crate) fn read_at<R: Read + Seek>(
         source.seek(SeekFrom::Start(at))?;
         source.read_exact(to)
     };
-    read().map_err(|error| FileError::new(Some(at), Place::Tensor(name.to_owned()), error.into()))
+    read().map_err(|error| FileError::at(Some(at), Place::Tensor(name.to_owned()), error.into()))
 }

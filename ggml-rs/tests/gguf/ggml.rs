@@ -325,7 +325,8 @@ fn ggml_reads_what_is_written() {
 fn ggml_writes_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("theirs.gguf");
-    for alignment in ALIGNMENTS {
+    // ggml's writer lays files out by 32 whatever the key says, so that its own reader refuses what it writes for 64.
+    for alignment in [None, Some(32)] {
         let content = Content::everything(alignment);
         assert!(content.ours() == content.by_ggml(&path), "{alignment:?}");
     }

@@ -101,7 +101,7 @@ impl Builder {
     /// # Errors
     /// [`Error::File`](crate::Error::File) when writing fails, or when the sizes overflow.
     pub fn begin<W: Write>(mut self, mut to: W) -> Result<Writer<W>> {
-        let fail = |fault| FileError::new(None, Place::Header, fault);
+        let fail = |fault| FileError::at(None, Place::Header, fault);
         if cfg!(target_endian = "big") {
             return Err(fail(Fault::BigEndianHost));
         }
@@ -254,7 +254,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`Error::File`](crate::Error::File) when a tensor was not written, an earlier write failed, or flushing fails.
     pub fn finish(mut self) -> Result<W> {
-        let fail = |fault| FileError::new(None, Place::Header, fault);
+        let fail = |fault| FileError::at(None, Place::Header, fault);
         if self.broken {
             return Err(fail(Fault::Broken));
         }
