@@ -1,6 +1,8 @@
 //! What the workspace-level tests share: running `backend-ops` and reading its report, and building mutants.
 #![deny(missing_docs)]
 
+#[cfg(doctest)]
+mod guide;
 pub mod mutant;
 pub mod products;
 

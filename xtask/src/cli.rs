@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    asserts, bindings, mac_report, patches,
+    asserts, bindings, mac_report, names, patches,
     pin::{Pin, checkout},
     upgrade::{self, Outcome},
 };
@@ -48,6 +48,15 @@ through static helpers of its file. A condition that changes is a check of ggml-
 change its check in ggml-rs/src, then write the snapshot. xtask/src/asserts/source.rs says what the reader does not see.
 
 --unchecked is a list to read, not a verdict: a wrapper counts as checked where its function names a check or a Refusal.
+
+Exit codes:
+  0  written, or nothing differs
+  1  --check found a difference
+  2  wrong usage, or the sources could not be read";
+
+const NAMES_HELP: &str = "\
+The index is made of the `#[doc(alias = \"..\")]` of ggml-rs's public items, of ggml-sys's bindings and of the decisions in
+ggml-rs/tests/coverage/table.rs. An alias that ggml's headers do not have, or on something that no user can name, is an error.
 
 Exit codes:
   0  written, or nothing differs
@@ -108,6 +117,13 @@ enum Command {
         /// List wrapped functions that assert something and whose wrapper shows no check of its own
         #[arg(long, conflicts_with = "check")]
         unchecked: bool,
+    },
+    /// Write docs/guide/names.md: what ggml-rs calls each function of ggml, made of the doc aliases
+    #[command(after_help = NAMES_HELP)]
+    Names {
+        /// Compare instead of writing, and fail where they differ
+        #[arg(long)]
+        check: bool,
     },
     /// Edit the patch series as commits of a git working tree
     #[command(after_help = PATCHES_HELP)]
@@ -181,6 +197,8 @@ fn dispatch(command: Command) -> Result<bool> {
         } => asserts::print_unchecked().map(|()| true),
         Command::Asserts { check: true, .. } => asserts::check(),
         Command::Asserts { check: false, .. } => asserts::write().map(|()| true),
+        Command::Names { check: true } => names::check(),
+        Command::Names { check: false } => names::write().map(|()| true),
         Command::Patches { command } => run_patches(command),
         Command::Upgrade { version, dry_run } => {
             let outcome = upgrade::upgrade(&checkout(), &version, dry_run)?;

@@ -6,6 +6,7 @@ pub mod bindings;
 pub mod cli;
 pub mod git;
 pub mod mac_report;
+pub mod names;
 pub mod patches;
 pub mod pin;
 pub mod upgrade;

@@ -7,7 +7,7 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         &["ggml_get_tensor"],
     ),
     (
-        "a tensor with its values inside the context: our contexts hold descriptions only; Builder::fill makes a constant",
+        "a tensor with its values inside the context: our contexts hold descriptions only; Tensor::fill makes a constant",
         &["ggml_new_f32", "ggml_new_i32"],
     ),
     (
