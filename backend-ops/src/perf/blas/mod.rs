@@ -179,7 +179,7 @@ pub(super) fn run(perf: &Perf, blas: Device, sinks: &mut Sinks<'_>) -> Result<Ve
     cases.retain(|case| chosen.contains(&case.name()));
     sinks.begin(&Header::new(
         perf.settings.seed,
-        None,
+        perf.settings.choices,
         perf.all_devices.len(),
     ))?;
     let mut infos = Vec::new();
