@@ -19,7 +19,7 @@ fn plan(dtype: DType, route: Route) -> ggml_rs::Result<Plan> {
 fn without_its_kernel_the_direct_route_is_refused() {
     // SAFETY: this process has one test, and no other thread uses the environment.
     unsafe { std::env::set_var("METAL_SIM_WITHOUT", "kernel_out_prod_q8_0") };
-    let refused = plan(Q8_0, Route::Direct).err().expect("it has no kernel");
+    let refused = plan(Q8_0, Route::Direct).expect_err("it has no kernel");
     assert!(refused.to_string().contains("OUT_PROD"), "{refused}");
     plan(Q8_0, Route::Auto).unwrap();
     plan(F32, Route::Direct).unwrap();
