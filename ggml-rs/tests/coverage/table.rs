@@ -619,6 +619,11 @@ pub const OMITTED: &[(&str, &[&str])] = &[
 /// Wrapped by a call of another function with the same effect: that function, and those it stands for. Their methods carry
 /// the aliases.
 pub const THROUGH: &[(&str, &[&str])] = &[
+    // The CPU backend is asked for it by name, as ggml asks for what only some backends have.
+    (
+        "ggml_backend_reg_get_proc_address",
+        &["ggml_backend_cpu_set_use_ref"],
+    ),
     (
         "ggml_unary",
         &[
