@@ -125,7 +125,8 @@ impl Verifier {
         })
     }
 
-    /// What was found since the last call, oldest first: each kind of fault at each pair of places once.
+    /// What was found since the last call, oldest first: each kind of fault at each pair of places once. No more than 4096 are kept
+    /// between two calls.
     #[must_use]
     pub fn take_findings(&self) -> Vec<Finding> {
         let raw = self.functions.take_findings();
