@@ -8,8 +8,8 @@ use ggml_rs::DType::{self, BF16, F16, F32, Q8_0};
 use ggml_rs::{Device, Graph, Plan, PlanOptions};
 
 /// m, n, k on both sides of panels of every level (8, 16 and 32; 4, 6 and 12), of blocks of k (384), of rows packed at a time
-/// (256) and of tiles (1024 and 4096).
-const SHAPES: [[usize; 3]; 22] = [
+/// (256) and of tiles (1024 and 4096). The last three are large enough for a MUL_MAT to be packed at any level.
+const SHAPES: [[usize; 3]; 23] = [
     [1, 1, 1],
     [1, 13, 40],
     [7, 5, 384],
@@ -30,7 +30,8 @@ const SHAPES: [[usize; 3]; 22] = [
     [288, 1023, 3],
     [40, 1025, 9],
     [4097, 13, 2],
-    [140, 301, 202],
+    [290, 301, 202],
+    [257, 259, 770],
     [513, 129, 65],
 ];
 

@@ -3,12 +3,25 @@
 #include "ggml-cpu-gemm.h"
 #include "ggml-impl.h"
 
+#include <algorithm>
+
 namespace {
 
-// Below, upstream's kernels, which read the operands where they are, are about as fast.
-constexpr int64_t ROWS    = 16;
-constexpr int64_t COLUMNS = 16;
-constexpr int64_t STEPS   = 32;
+// From how many rows, columns and elements packing wins over upstream's kernels, which read operands where they are. Those come
+// to speed with k: up to 128 they are left behind early. docs/performance.md has the measurements.
+bool is_worth_packing(int64_t m, int64_t n, int64_t k) {
+    const int64_t least = std::min(m, n);
+#if defined(__AVX__) || defined(__ARM_NEON)
+    if (k > 128) {
+        return least >= 96 && m*n >= 256*256;
+    }
+    if (k > 64) {
+        return least >= 32;
+    }
+#endif
+    // without such vectors, upstream has no blocked product of floats
+    return least >= 16 && k >= 8;
+}
 
 ggml_cpu_gemm product(ggml_tensor * dst) {
     const ggml_tensor * a = dst->src[0];
@@ -23,8 +36,8 @@ bool is_float(const ggml_tensor * t) {
 } // namespace
 
 bool ggml_cpu_mul_mat_is_packed(const ggml_tensor * op) {
-    return is_float(op->src[0]) && is_float(op->src[1]) && is_float(op) && op->ne[0] >= ROWS && op->ne[1] >= COLUMNS &&
-        op->src[0]->ne[0] >= STEPS;
+    return is_float(op->src[0]) && is_float(op->src[1]) && is_float(op) &&
+        is_worth_packing(op->ne[0], op->ne[1], op->src[0]->ne[0]);
 }
 
 size_t ggml_cpu_mul_mat_work_size(const ggml_tensor * op, int n_tasks) {
