@@ -75,7 +75,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     let environment = Environment::read();
     create_devices(cli)?;
     let all_devices = Device::all()?;
-    let devices = select::devices(&all_devices, cli.device(), &cli.require)?;
+    let devices = select::devices(&all_devices, cli.device(), &cli.require, cli.set)?;
     if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
         select::require_tensor_api(&devices)?;
     }
@@ -137,7 +137,7 @@ fn serve(cli: &Cli, device_and_threads: &[String]) -> anyhow::Result<Verdict> {
     };
     let threads = threads.parse().context("--worker: threads")?;
     create_devices(cli)?;
-    let [device] = select::devices(&Device::all()?, Some(device), &[])?[..] else {
+    let [device] = select::devices(&Device::all()?, Some(device), &[], cli.set)?[..] else {
         anyhow::bail!("--worker: expected one device");
     };
     worker::serve(&cli.set.cases(), device, threads, settings(cli))?;

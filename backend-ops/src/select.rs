@@ -213,7 +213,7 @@ impl CaseFilter {
     }
 }
 
-/// The devices to test: the one named, or all but the CPU.
+/// The devices to test: the one named, or all but the CPU, and but an accelerator of some types where the set wants them all.
 ///
 /// # Errors
 /// When a device named by `only` or `required` does not exist, or when nothing is left.
@@ -221,6 +221,7 @@ pub fn devices(
     all: &[Device],
     only: Option<&str>,
     required: &[String],
+    set: Set,
 ) -> Result<Vec<Device>, Error> {
     for name in required {
         find(all, "--require", name)?;
@@ -231,7 +232,11 @@ pub fn devices(
     let tested: Vec<_> = all
         .iter()
         .copied()
-        .filter(|device| device.kind() != DeviceKind::Cpu)
+        .filter(|device| match device.kind() {
+            DeviceKind::Cpu => false,
+            DeviceKind::Accelerator => set.is_for_perf() || !set.requires_support(),
+            _ => true,
+        })
         .collect();
     if tested.is_empty() {
         Err(Error::OnlyCpu {

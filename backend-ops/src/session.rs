@@ -358,10 +358,11 @@ impl Progress<'_, '_> {
     }
 }
 
-/// Upstream's words, and how to have the CPU tested.
+/// Upstream's words, and how to have such a device tested.
 pub(crate) fn skip_reason(device: Device) -> &'static str {
     match device.kind() {
         DeviceKind::Cpu => "Skipping CPU backend (-b CPU tests it)",
+        DeviceKind::Accelerator => "Skipping (-b with its name tests it)",
         _ => "Skipping",
     }
 }
