@@ -64,6 +64,7 @@ pub mod train;
 mod guard;
 mod layout;
 mod logging;
+mod memory;
 mod runtime;
 mod support;
 

@@ -15,5 +15,7 @@ mod params;
 mod raw;
 #[path = "gguf/round_trip.rs"]
 mod round_trip;
+#[path = "gguf/sources.rs"]
+mod sources;
 #[path = "gguf/writing.rs"]
 mod writing;

@@ -8,9 +8,9 @@ mod network;
 mod track;
 
 use clap::Parser;
-use digits::{Moved, PIXELS, SIDE};
+use digits::SIDE;
 use ggml_rs::Device;
-use ggml_rs::train::{Dataset, Task};
+use ggml_rs::train::{Arrays, Dataset, Task};
 use network::Settings;
 use track::Tracked;
 
@@ -26,17 +26,16 @@ fn settings() -> Settings {
 
 #[test]
 fn the_data_is_divided_without_overlap() {
-    let sample = |data: &dyn Dataset, index| {
-        let (mut pixels, mut label) = ([0.0; PIXELS], [0.0; 10]);
-        data.sample(index, &mut pixels, &mut label).unwrap();
+    let sample = |(pixels, label): (&[f32], &[f32])| {
         let class = label.iter().position(|&p| p == 1.0).unwrap();
-        (pixels.map(|p| (p * 16.0) as u8), class)
+        let pixels: Vec<_> = pixels.iter().map(|p| (p * 16.0) as u8).collect();
+        (pixels, class)
     };
-    let all = |data: &dyn Dataset| (0..data.len()).map(|i| sample(data, i)).collect::<Vec<_>>();
+    let all = |data: &Arrays| data.samples().map(sample).collect::<Vec<_>>();
     let (judged, validated) = (digits::load(false).unwrap(), digits::load(true).unwrap());
-    let [train, held_out] = [&judged.train, &judged.judge].map(|data| all(data));
+    let [train, held_out] = [&judged.train, &judged.judge].map(all);
     assert_eq!((train.len(), held_out.len()), (1438, 359));
-    let [kept, aside] = [&validated.train, &validated.judge].map(|data| all(data));
+    let [kept, aside] = [&validated.train, &validated.judge].map(all);
     // What validates comes from the training part, so the digits held out were never seen when something was chosen.
     let mut again = [kept, aside.clone()].concat();
     let mut expected = train.clone();
@@ -44,7 +43,7 @@ fn the_data_is_divided_without_overlap() {
     expected.sort_unstable();
     assert!(again == expected && aside.len() == 287);
     for class in 0..10 {
-        let count = |part: &[([u8; PIXELS], usize)]| part.iter().filter(|s| s.1 == class).count();
+        let count = |part: &[(Vec<u8>, usize)]| part.iter().filter(|s| s.1 == class).count();
         assert!(
             count(&train).abs_diff(4 * count(&held_out)) <= 5,
             "digit {class}"
@@ -60,18 +59,14 @@ fn the_data_is_divided_without_overlap() {
 #[test]
 fn images_move_by_a_pixel() {
     let data = digits::load(false).unwrap().train;
-    let (mut image, mut label) = ([0.0; PIXELS], [0.0; 10]);
-    data.sample(3, &mut image, &mut label).unwrap();
-    let moved = Moved(data);
-    let samples = moved.0.len();
+    let (image, label) = data.samples().nth(3).unwrap();
+    let moved = digits::moved(&data).unwrap();
     for (version, (right, down)) in [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
         .into_iter()
         .enumerate()
     {
-        let (mut found, mut moved_label) = ([0.0; PIXELS], [0.0; 10]);
-        moved
-            .sample(version * samples + 3, &mut found, &mut moved_label)
-            .unwrap();
+        let place = version * data.len() + 3;
+        let (found, moved_label) = moved.samples().nth(place).unwrap();
         assert_eq!(label, moved_label);
         let side = SIDE as i32;
         for (y, x) in (0..side).flat_map(|y| (0..side).map(move |x| (y, x))) {
@@ -89,7 +84,7 @@ fn images_move_by_a_pixel() {
 
 #[test]
 fn steps_on_the_metal_device_track_the_cpu() {
-    let data = Moved(digits::load(false).unwrap().train);
+    let data = digits::moved(&digits::load(false).unwrap().train).unwrap();
     let device = Device::by_name("MTL0").unwrap();
     let tracked = track::track(&settings(), &data, device, 5).unwrap();
     assert_eq!(tracked.len(), 5);
@@ -118,7 +113,7 @@ fn a_short_run_reads_most_digits() {
         ..settings()
     };
     let data = digits::load(false).unwrap();
-    let moved = Moved(data.train);
+    let moved = digits::moved(&data.train).unwrap();
     let cpu = Device::cpu().unwrap();
     let mut executor = track::executor(cpu, 1).unwrap();
     let weights = settings.weights(cpu).unwrap();

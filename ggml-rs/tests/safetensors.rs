@@ -164,6 +164,24 @@ fn malformed_files_are_refused() {
     assert!(json(refused(&bytes).fault));
 }
 
+/// Readers differ in which of two they keep, so that what one shows is not what another loads.
+#[test]
+fn a_name_stands_once() {
+    let twice = r#"{"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}"#;
+    let error = refused(&raw(twice, 4));
+    assert!(
+        matches!(&error.fault, Fault::Json(text) if text.starts_with("`t` stands twice")),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_an_error_quotes_stays_on_its_line() {
+    let header = r#"{"t":{"dtype":"\n\u001b[2J","shape":[1],"data_offsets":[0,4]}}"#;
+    let error = refused(&raw(header, 4)).to_string();
+    assert!(!error.contains(char::is_control), "{error:?}");
+}
+
 #[test]
 fn a_file_cut_at_any_byte_is_refused() {
     let bytes = raw(

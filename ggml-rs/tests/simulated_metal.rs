@@ -9,15 +9,18 @@ use ggml_rs::DType::{F16, F32, I32, Q4_K, Q8_0};
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Device, Error, Graph, Placement, Plan, PlanOptions, Route, Staging};
+use ggml_rs::{Device, Error, Graph, Placement, Plan, PlanOptions, Result, Route, Staging, Tensor};
 
-/// Runs OUT_PROD with every operand in a buffer of its own.
-fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispatch>) {
+/// Runs a product of two operands, each in a buffer of its own.
+fn run(
+    a: &Operand,
+    b: &Operand,
+    product: impl for<'g> Fn(Tensor<'g>, Tensor<'g>) -> Result<Tensor<'g>>,
+) -> (Vec<f32>, Vec<Dispatch>) {
     let (graph, (a_in, b_in, y)) = Graph::build(|g| {
         let (left, a_in) = g.input("a", a.dtype, a.shape)?;
         let (right, b_in) = g.input("b", b.dtype, b.shape)?;
-        let y = g.output("y", left.out_prod(right)?.set_staging(staging)?)?;
-        Ok((a_in, b_in, y))
+        Ok((a_in, b_in, g.output("y", product(left, right)?)?))
     })
     .unwrap();
     let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
@@ -32,26 +35,15 @@ fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispat
     (plan.read_f32(&y).unwrap(), dispatches)
 }
 
-/// The same on OUT_PROD's direct route, and with the operands where they are: `b` transposed.
+fn out_prod(a: &Operand, b: &Operand, staging: Staging) -> (Vec<f32>, Vec<Dispatch>) {
+    run(a, b, |a, b| a.out_prod(b)?.set_staging(staging))
+}
+
+/// On the direct route, with the operands where they are: `b` transposed.
 fn direct_out_prod(a: &Operand, b: &Operand) -> (Vec<f32>, Vec<Dispatch>) {
-    let (graph, (a_in, b_in, y)) = Graph::build(|g| {
-        let (left, a_in) = g.input("a", a.dtype, a.shape)?;
-        let (right, b_in) = g.input("b", b.dtype, b.shape)?;
-        let product = left.out_prod(right.transpose()?)?;
-        let y = g.output("y", product.set_route(Route::Direct)?)?;
-        Ok((a_in, b_in, y))
+    run(a, b, |a, b| {
+        a.out_prod(b.transpose()?)?.set_route(Route::Direct)
     })
-    .unwrap();
-    let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
-    let placement = Placement::Separate {
-        sentinel_bytes: 4096,
-    };
-    let mut plan = Plan::new(graph, &backend, PlanOptions { placement }).unwrap();
-    plan.set_f32(&a_in, &a.values).unwrap();
-    plan.set_f32(&b_in, &b.values).unwrap();
-    let dispatches = plan.run_traced(&mut backend).unwrap();
-    plan.check_sentinels().unwrap();
-    (plan.read_f32(&y).unwrap(), dispatches)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! the 1797 digits of its test part, 8x8 pixels of 0 to 16. Crate `smartcore` (Apache-2.0) carries them.
 
 use ggml_rs::Result;
-use ggml_rs::train::{Arrays, Dataset, SampleError, stratified_split};
+use ggml_rs::train::{Arrays, stratified_split};
 use smartcore::dataset::digits;
 
 /// The side of an image.
@@ -54,41 +54,21 @@ pub fn load(validate: bool) -> Result<Split> {
 
 /// Every image five times: as it is, and moved by one pixel to each side. Whoever writes the same digit again does not hit the same
 /// pixels.
-pub struct Moved(pub Arrays);
-
-/// To the right and down.
-const MOVES: [(isize, isize); 5] = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)];
-
-impl Dataset for Moved {
-    fn len(&self) -> usize {
-        MOVES.len() * self.0.len()
-    }
-
-    fn feature_dims(&self) -> &[usize] {
-        self.0.feature_dims()
-    }
-
-    fn label_dims(&self) -> &[usize] {
-        self.0.label_dims()
-    }
-
-    fn sample(
-        &self,
-        index: usize,
-        features: &mut [f32],
-        labels: &mut [f32],
-    ) -> std::result::Result<(), SampleError> {
-        let (right, down) = MOVES[index / self.0.len()];
-        let mut image = [0.0; PIXELS];
-        self.0.sample(index % self.0.len(), &mut image, labels)?;
-        let at = |place: usize, by: isize| place.checked_add_signed(-by).filter(|&p| p < SIDE);
-        for (place, pixel) in features.iter_mut().enumerate() {
-            let from = (at(place % SIDE, right), at(place / SIDE, down));
-            *pixel = match from {
-                (Some(x), Some(y)) => image[y * SIDE + x],
-                _ => 0.0,
-            };
+pub fn moved(digits: &Arrays) -> Result<Arrays> {
+    /// To the right and down.
+    const MOVES: [(isize, isize); 5] = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)];
+    let (mut images, mut labels) = (Vec::new(), Vec::new());
+    for (right, down) in MOVES {
+        for (image, label) in digits.samples() {
+            let at = |place: usize, by: isize| place.checked_add_signed(-by).filter(|&p| p < SIDE);
+            images.extend((0..PIXELS).map(|place| {
+                match (at(place % SIDE, right), at(place / SIDE, down)) {
+                    (Some(x), Some(y)) => image[y * SIDE + x],
+                    _ => 0.0,
+                }
+            }));
+            labels.extend_from_slice(label);
         }
-        Ok(())
     }
+    Arrays::new(&[SIDE, SIDE], images, &[CLASSES], labels)
 }

@@ -19,8 +19,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use digits::{CLASSES, Moved, PIXELS};
-use ggml_rs::train::{Dataset, Event, Every, Fit, Stop, Task, Trainer};
+use digits::{CLASSES, PIXELS};
+use ggml_rs::train::{Arrays, Dataset, EpochReport, Event, Every, Fit, Stop, Task, Trainer};
 use ggml_rs::{Device, Params, Scheduler};
 use indicatif::{ProgressBar, ProgressStyle};
 use network::Settings;
@@ -43,7 +43,7 @@ struct Cli {
     /// Exit with code 1 where fewer digits are right.
     #[arg(long, value_name = "PERCENT")]
     at_least: Option<f64>,
-    /// Draw the training loss of this run's epochs.
+    /// Draw the losses of this run's epochs; with --validate, of validation too.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Write a checkpoint here after each epoch.
@@ -94,7 +94,7 @@ fn run(cli: &Cli) -> Result<bool> {
         data.train.len(),
         data.judge.len()
     );
-    let moved = Moved(data.train);
+    let moved = digits::moved(&data.train)?;
     if let Some(steps) = cli.track {
         return compare(&cli.settings, &moved, steps);
     }
@@ -112,7 +112,8 @@ fn run(cli: &Cli) -> Result<bool> {
         trainer.restore(path)?;
         println!("resumed    after {} epochs", trainer.progress().epoch);
     }
-    let stop = fit(cli, &mut trainer, &mut executor)?;
+    let validation = cli.validate.then_some(&data.judge);
+    let stop = fit(cli, &mut trainer, &mut executor, validation)?;
     println!("weights    {:016x}", fingerprint(&weights)?);
     if stop == Stop::Callback {
         println!("stopped    after {} epochs", trainer.progress().epoch);
@@ -133,19 +134,24 @@ fn run(cli: &Cli) -> Result<bool> {
     Ok(cli.at_least.is_none_or(|least| percent >= least))
 }
 
-fn fit<D: Dataset>(cli: &Cli, trainer: &mut Trainer<D>, executor: &mut Scheduler) -> Result<Stop> {
+fn fit<D: Dataset>(
+    cli: &Cli,
+    trainer: &mut Trainer<D>,
+    executor: &mut Scheduler,
+    validation: Option<&Arrays>,
+) -> Result<Stop> {
     // Draws nothing where the output is no terminal.
     let bar = ProgressBar::new(cli.settings.epochs);
     bar.set_style(ProgressStyle::with_template(
         "{bar:40} epoch {pos}/{len} {msg}",
     )?);
     bar.set_position(trainer.progress().epoch);
-    let mut losses = Vec::new();
+    let mut epochs = Vec::new();
     let mut plan = Fit::epochs(cli.settings.epochs).on_event(|event| {
         let Event::Epoch(report) = event else {
             return ControlFlow::Continue(());
         };
-        losses.push((report.epoch + 1, report.loss));
+        epochs.push(report);
         bar.set_position(report.epoch + 1);
         bar.set_message(format!("loss {:.4}", report.loss));
         match cli.stop_after {
@@ -153,17 +159,24 @@ fn fit<D: Dataset>(cli: &Cli, trainer: &mut Trainer<D>, executor: &mut Scheduler
             _ => ControlFlow::Continue(()),
         }
     });
+    if let Some(data) = validation {
+        plan = plan.validate(data, Task::Classify);
+    }
     if let Some(path) = &cli.checkpoint {
         plan = plan.checkpoint(path, Every::Epochs(1));
     }
     let finish = trainer.fit(executor, plan)?;
     bar.finish_and_clear();
-    for (epoch, loss) in losses.iter().filter(|(epoch, _)| epoch % 5 == 0) {
-        println!("epoch {epoch:4} loss {loss:.6}");
+    for EpochReport { epoch, loss, .. } in epochs.iter().filter(|report| report.epoch % 5 == 4) {
+        println!("epoch {:4} loss {loss:.6}", epoch + 1);
     }
-    if let Some(path) = &cli.svg {
-        plot::draw(path, &losses)?;
-        println!("curve      {}", path.display());
+    match &cli.svg {
+        Some(_) if epochs.is_empty() => println!("curve      none: every epoch was made before"),
+        Some(path) => {
+            plot::draw(path, &epochs)?;
+            println!("curve      {}", path.display());
+        }
+        None => {}
     }
     Ok(finish.stop)
 }

@@ -32,7 +32,8 @@ pub struct Settings {
 
 impl Settings {
     fn options(&self, samples: usize) -> TrainOptions {
-        let steps = self.epochs * samples.div_ceil(self.batch.max(1)) as u64;
+        let steps_of_epoch = samples.div_ceil(self.batch.max(1)) as u64;
+        let steps = self.epochs.saturating_mul(steps_of_epoch);
         let warmup = steps / 20;
         TrainOptions {
             batch: self.batch,

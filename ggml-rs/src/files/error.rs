@@ -153,7 +153,7 @@ pub enum Fault {
         data: u64,
     },
     /// Two tensors share bytes.
-    #[error("its values overlap those of tensor `{other}`")]
+    #[error("its values overlap those of tensor `{}`", name(.other))]
     Overlaps {
         /// The other tensor.
         other: String,
@@ -182,7 +182,7 @@ pub enum Fault {
     #[error("an earlier write failed; what was written is not a whole file")]
     Broken,
     /// The header of a safetensors file is not what it must be.
-    #[error("{0}")]
+    #[error("{}", message(.0))]
     Json(String),
 }
 
@@ -247,21 +247,31 @@ impl fmt::Display for Place {
         match self {
             Self::Header => f.write_str("header"),
             Self::KeyAt(index) => write!(f, "key number {index}"),
-            Self::Key(key) => write!(f, "key `{}`", Clipped(key)),
+            Self::Key(key) => write!(f, "key `{}`", name(key)),
             Self::TensorAt(index) => write!(f, "tensor number {index}"),
-            Self::Tensor(name) => write!(f, "tensor `{}`", Clipped(name)),
+            Self::Tensor(tensor) => write!(f, "tensor `{}`", name(tensor)),
         }
     }
 }
 
-/// A name from a file: what would end the line or move the cursor is escaped, and what is long is cut.
-struct Clipped<'t>(&'t str);
+/// A text of a file, or one that quotes a file: what would end the line or move the cursor is escaped, and what is long is cut.
+struct Clipped<'t> {
+    text: &'t str,
+    most: usize,
+}
+
+fn name(text: &str) -> Clipped<'_> {
+    Clipped { text, most: 80 }
+}
+
+fn message(text: &str) -> Clipped<'_> {
+    Clipped { text, most: 320 }
+}
 
 impl fmt::Display for Clipped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 80;
-        let mut chars = self.0.chars();
-        for c in chars.by_ref().take(MOST) {
+        let mut chars = self.text.chars();
+        for c in chars.by_ref().take(self.most) {
             match c.is_control() {
                 true => write!(f, "{}", c.escape_default())?,
                 false => write!(f, "{c}")?,

@@ -1,8 +1,9 @@
 //! Files of tensors: GGUF, read and written, and safetensors, read.
 //!
 //! Both readers are safe Rust: no C code sees a byte of a file before it was checked. Every count, length, dimension and offset is held
-//! against the length of the file before memory is asked for, so a header that claims 2^60 tensors costs nothing. What is wrong
-//! is an [`Error::File`](crate::Error::File) that says what, at which byte, and in which key or tensor ([`FileError`]).
+//! against the length of the file before memory is asked for, so a header that claims 2^60 tensors costs nothing; and texts and
+//! arrays get memory as they are read, because a sparse file can be long as well. Only regular files are opened. What is wrong is
+//! an [`Error::File`](crate::Error::File) that says what, at which byte, and in which key or tensor ([`FileError`]).
 //!
 //! Tensors are read when they are asked for, one at a time, or all into [`Params`](crate::Params) on a device.
 //!

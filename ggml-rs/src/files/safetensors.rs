@@ -22,23 +22,24 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo as Entry};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::files::error::{Fault, FileError, with_path};
+use crate::error::Result;
+use crate::files::error::{Fault, FileError};
 use crate::files::info::{TensorInfo, check_places, sizes};
-use crate::files::load;
+use crate::files::load::{Index, Values};
 use crate::files::source::Cursor;
 use crate::graph::checked_name;
 use crate::params::Params;
-use crate::quantize::dequantize;
 
 /// The longest header, as in the format's own library.
 const MAX_HEADER: u64 = 100_000_000;
@@ -49,28 +50,28 @@ const MAX_HEADER: u64 = 100_000_000;
 /// more than 63 bytes. They are in [`SafeTensors::refused`], each with the reason, and do not keep the others from being read.
 #[derive(Debug)]
 pub struct SafeTensors<R = File> {
+    header: Header,
+    values: Values<R>,
+}
+
+/// What a file's header says.
+#[derive(Debug)]
+struct Header {
     tensors: Vec<TensorInfo>,
     places: HashMap<String, usize>,
     refused: Vec<(String, Fault)>,
     metadata: BTreeMap<String, String>,
     data: u64,
-    source: R,
-    path: Option<PathBuf>,
 }
 
 impl SafeTensors<File> {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be read, or for what is wrong with it.
+    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let open = || {
-            let mut file = Self::read(load::open(path)?)?;
-            file.path = Some(path.to_owned());
-            Ok(file)
-        };
-        open().map_err(|error| with_path(error, path))
+        let (header, values) = Values::open(path.as_ref(), Header::read)?;
+        Ok(Self { header, values })
     }
 }
 
@@ -78,96 +79,63 @@ impl<R: Read + Seek> SafeTensors<R> {
     /// Reads the header of a source that begins with a file.
     ///
     /// # Errors
-    /// [`Error::File`] when the source cannot be read, or for what is wrong with the file.
-    pub fn read(mut source: R) -> Result<Self> {
-        let mut cursor = Cursor::new(&mut source)?;
-        let header = header(&mut cursor)?;
-        let (data, data_len) = (cursor.at(), cursor.left());
-        check_end(&cursor, &header)?;
-        let mut file = Self {
-            tensors: Vec::new(),
-            places: HashMap::new(),
-            refused: Vec::new(),
-            metadata: BTreeMap::new(),
-            data,
-            source,
-            path: None,
-        };
-        for name in header.offset_keys() {
-            // The name is the header's own.
-            let Some(entry) = header.info(&name) else {
-                continue;
-            };
-            match info(&name, entry) {
-                Ok(info) => {
-                    file.places.insert(name, file.tensors.len());
-                    file.tensors.push(info);
-                }
-                Err(fault) => file.refused.push((name, fault)),
-            }
-        }
-        let texts = header.metadata().iter().flatten();
-        file.metadata
-            .extend(texts.map(|(key, text)| (key.clone(), text.clone())));
-        check_places(&file.tensors, data_len, |_| None)?;
-        Ok(file)
+    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file.
+    pub fn read(source: R) -> Result<Self> {
+        let (header, values) = Values::read(source, Header::read)?;
+        Ok(Self { header, values })
     }
 
     /// The file's texts, by key.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.metadata
+        &self.header.metadata
     }
 
     /// The tensors that ggml can hold, in the order of their values.
     pub fn tensors(&self) -> &[TensorInfo] {
-        &self.tensors
+        &self.header.tensors
     }
 
     /// The other tensors, and why ggml cannot hold them.
     pub fn refused(&self) -> &[(String, Fault)] {
-        &self.refused
+        &self.header.refused
     }
 
     /// The tensor of this name.
     ///
     /// # Errors
-    /// [`Error::File`] when there is none, or one that ggml cannot hold.
+    /// [`Error::File`](crate::Error::File) when there is none, or one that ggml cannot hold.
     pub fn tensor(&self, name: &str) -> Result<&TensorInfo> {
-        self.find(name).map_err(|error| self.named(error))
+        let info = self.header.tensor(name);
+        info.map_err(|error| self.values.named(error))
     }
 
     /// The bytes of a tensor.
     ///
     /// # Errors
-    /// As [`SafeTensors::tensor`], and when reading fails; [`Error::Alloc`] when the host has no memory.
+    /// As [`SafeTensors::tensor`], and when reading fails; [`Error::Alloc`](crate::Error::Alloc) when the host has no memory.
     pub fn read_bytes(&mut self, name: &str) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let info = find(&self.tensors, &self.places, &self.refused, name);
-        let read = load::read(&mut self.source, self.data, info, &mut bytes);
-        read.map_err(|error| self.named(error))?;
-        Ok(bytes)
+        self.values.read_bytes(&self.header, name)
     }
 
     /// The values of a tensor as `f32`, converted from its type.
     ///
     /// # Errors
-    /// As [`SafeTensors::read_bytes`], and [`Error::DType`] for a type that does not convert to f32: integers and f64.
+    /// As [`SafeTensors::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32: integers and f64.
     #[track_caller]
     pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
-        let dtype = self.tensor(name)?.dtype();
-        dequantize(dtype, &self.read_bytes(name)?)
+        self.values.read_f32(&self.header, name)
     }
 
     /// Every tensor, as parameters on a device. They are read one by one.
     ///
     /// # Errors
-    /// [`Error::File`] when there is a tensor that ggml cannot hold ([`SafeTensors::load_where`] leaves out what is not wanted), or when reading
-    /// fails; [`Error::Param`] for a file without tensors; [`Error::Alloc`] when the device or the host has no memory.
+    /// [`Error::File`](crate::Error::File) when there is a tensor that ggml cannot hold ([`SafeTensors::load_where`] leaves out what is not wanted), or when reading
+    /// fails; [`Error::Param`](crate::Error::Param) for a file without tensors; [`Error::Alloc`](crate::Error::Alloc) when the device or the host has no memory.
     #[track_caller]
     pub fn load(&mut self, device: Device) -> Result<Params> {
-        if let Some((name, fault)) = self.refused.first() {
+        if let Some((name, fault)) = self.header.refused.first() {
             let error = FileError::tensor(name, fault.clone());
-            return Err(self.named(error));
+            return Err(self.values.named(error));
         }
         self.load_where(device, |_| true)
     }
@@ -175,58 +143,81 @@ impl<R: Read + Seek> SafeTensors<R> {
     /// The tensors, among those that ggml can hold, for which `wanted` says so, as parameters on a device.
     ///
     /// # Errors
-    /// [`Error::File`] when reading fails; [`Error::Param`] when nothing is wanted; [`Error::Alloc`] when the device or the host has no memory.
+    /// [`Error::File`](crate::Error::File) when reading fails; [`Error::Param`](crate::Error::Param) when nothing is wanted; [`Error::Alloc`](crate::Error::Alloc) when the device or the host has no memory.
     #[track_caller]
     pub fn load_where(
         &mut self,
         device: Device,
         wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
-        let params = load::allocate(&self.tensors, device, wanted)?;
-        self.load_into(&params)?;
-        Ok(params)
+        self.values.load_where(&self.header, device, wanted)
     }
 
     /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.
     ///
     /// # Errors
-    /// [`Error::File`] when a parameter has no tensor, or one of another type or shape; then no parameter was set. Also when reading fails,
+    /// [`Error::File`](crate::Error::File) when a parameter has no tensor, or one of another type or shape; then no parameter was set. Also when reading fails,
     /// where some may have been.
     pub fn load_into(&mut self, params: &Params) -> Result<()> {
-        let (tensors, places, refused) = (&self.tensors, &self.places, &self.refused);
-        let find = |name: &str| find(tensors, places, refused, name);
-        let loaded = load::fill(&mut self.source, self.data, params, find);
-        loaded.map_err(|error| self.named(error))
-    }
-
-    fn find(&self, name: &str) -> Result<&TensorInfo> {
-        find(&self.tensors, &self.places, &self.refused, name)
-    }
-
-    fn named(&self, error: Error) -> Error {
-        match &self.path {
-            Some(path) => with_path(error, path),
-            None => error,
-        }
+        self.values.load_into(&self.header, params)
     }
 }
 
-fn find<'t>(
-    tensors: &'t [TensorInfo],
-    places: &HashMap<String, usize>,
-    refused: &[(String, Fault)],
-    name: &str,
-) -> Result<&'t TensorInfo> {
-    if let Some(&place) = places.get(name) {
-        return Ok(&tensors[place]);
+impl Header {
+    fn read<R: Read + Seek>(source: &mut R) -> Result<Self> {
+        let mut cursor = Cursor::new(source)?;
+        let described = described(&mut cursor)?;
+        let (data, data_len) = (cursor.at(), cursor.left());
+        check_end(&cursor, &described)?;
+        let mut header = Self {
+            tensors: Vec::new(),
+            places: HashMap::new(),
+            refused: Vec::new(),
+            metadata: BTreeMap::new(),
+            data,
+        };
+        for name in described.offset_keys() {
+            // The name is the header's own.
+            let Some(entry) = described.info(&name) else {
+                continue;
+            };
+            match info(&name, entry) {
+                Ok(info) => {
+                    header.places.insert(name, header.tensors.len());
+                    header.tensors.push(info);
+                }
+                Err(fault) => header.refused.push((name, fault)),
+            }
+        }
+        let texts = described.metadata().iter().flatten();
+        let texts = texts.map(|(key, text)| (key.clone(), text.clone()));
+        header.metadata.extend(texts);
+        check_places(&header.tensors, data_len, |_| None)?;
+        Ok(header)
     }
-    let fault = refused.iter().find(|(refused, _)| refused == name);
-    let fault = fault.map_or(Fault::Missing, |(_, fault)| fault.clone());
-    Err(FileError::tensor(name, fault))
+}
+
+impl Index for Header {
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn tensor(&self, name: &str) -> Result<&TensorInfo> {
+        if let Some(&place) = self.places.get(name) {
+            return Ok(&self.tensors[place]);
+        }
+        let refused = self.refused.iter().find(|(refused, _)| refused == name);
+        let fault = refused.map_or(Fault::Missing, |(_, fault)| fault.clone());
+        Err(FileError::tensor(name, fault))
+    }
+
+    fn data(&self) -> u64 {
+        self.data
+    }
 }
 
 /// Reads the header, which the format's library checks: offsets follow each other from 0, and lengths are those of shapes and types.
-fn header<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Metadata> {
+fn described<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Metadata> {
     let len = cursor.u64()?;
     let fitting = cursor.check_count("bytes of header", len, 1, 8)?;
     if len > MAX_HEADER {
@@ -234,14 +225,42 @@ fn header<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Metadata> {
         return Err(cursor.fail_back(8, fault));
     }
     let begin = cursor.at();
-    let mut text = vec![0; fitting];
-    cursor.fill(&mut text)?;
-    serde_json::from_slice(&text).map_err(|error| {
+    let text = cursor.take(fitting, "a header")?;
+    let parsed = serde_json::from_slice(&text).and_then(|Unique| serde_json::from_slice(&text));
+    parsed.map_err(|error| {
         // A header is one line, as a rule.
         let column = if error.line() == 1 { error.column() } else { 0 };
         let offset = begin + column.saturating_sub(1) as u64;
         cursor.fail_at(offset, Fault::Json(error.to_string()))
     })
+}
+
+/// A header in which each name stands once. The format's library keeps the last of two, and other readers keep the first.
+struct Unique;
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        from.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensors by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format!("`{name}` stands twice")));
+            }
+            names.insert(name);
+        }
+        Ok(self)
+    }
 }
 
 /// Refuses a file whose data is not as long as the header says.

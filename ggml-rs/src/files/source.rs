@@ -4,6 +4,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use crate::error::{Error, Result};
 use crate::files::error::{Fault, FileError, Place};
+use crate::memory::reserve;
 
 /// Reads a file's header from its beginning.
 pub(crate) struct Cursor<R> {
@@ -94,6 +95,21 @@ impl<R: Read + Seek> Cursor<R> {
         Ok(())
     }
 
+    /// Reads bytes of a number that was checked. Memory follows what is read: the length of a file is a claim too, where nothing is
+    /// stored for most of it.
+    pub fn take(&mut self, len: usize, what: &str) -> Result<Vec<u8>> {
+        const STEP: usize = 1 << 16;
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            let begin = bytes.len();
+            let more = STEP.min(len - begin);
+            reserve(&mut bytes, more, what)?;
+            bytes.resize(begin + more, 0);
+            self.fill(&mut bytes[begin..])?;
+        }
+        Ok(bytes)
+    }
+
     pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
@@ -125,8 +141,7 @@ impl<R: Read + Seek> Cursor<R> {
 
     fn text_of(&mut self, len: u64) -> Result<String> {
         let len = self.check_count("bytes of text", len, 1, 8)?;
-        let mut bytes = vec![0; len];
-        self.fill(&mut bytes)?;
+        let bytes = self.take(len, "a text")?;
         String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             self.fail_back((len - at) as u64, Fault::Utf8 { at })

@@ -65,6 +65,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::checked_name;
+use crate::memory::zeros;
 use crate::quantize::{dequantize, quantize};
 use crate::shape::{IntoShape, Shape};
 
@@ -276,17 +277,7 @@ impl Param {
     /// # Errors
     /// [`Error::Alloc`] when the host has no memory for the zeros.
     pub fn zero(&self) -> Result<()> {
-        let bytes = self.entry().bytes;
-        let mut zeros = Vec::new();
-        zeros
-            .try_reserve_exact(bytes)
-            .map_err(|error| Error::Alloc {
-                what: "zeros".into(),
-                bytes,
-                detail: error.to_string(),
-            })?;
-        zeros.resize(bytes, 0);
-        self.set_bytes(&zeros)
+        self.set_bytes(&zeros(self.entry().bytes, "zeros")?)
     }
 
     /// Reads it as `f32` in ne order, converted from its type. Waits for runs that write its storage.

@@ -1,5 +1,6 @@
 //! A run on disk, as a GGUF file: weights, moments, how far it is, and what it was told.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,10 +8,11 @@ use std::path::Path;
 use super::early_stop::Best;
 use super::plans::OURS;
 use super::{Dataset, Progress, TrainError, Trainer, atomic};
-use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::dtype::DType::{self, F32};
+use crate::error::{Error, Result};
 use crate::files::gguf::{Builder, Gguf, Metadata};
 use crate::params::Param;
+use crate::shape::Shape;
 
 /// Of the keys and names below.
 const VERSION: u32 = 1;
@@ -19,25 +21,22 @@ impl<D: Dataset> Trainer<D> {
     /// Writes a checkpoint: whenever the process is killed, `path` holds a whole checkpoint, the old one or the new one. A process
     /// that is killed meanwhile leaves a file `.NAME.PROCESS-NUMBER.partial` beside it, which may be deleted.
     ///
+    /// Where `path` is a link, the file that it leads to is replaced. What is no file, such as a device, is not.
+    ///
     /// The weights lie in it under their own names, so [`Gguf::load_into`] reads them alone.
     ///
     /// # Errors
     /// [`TrainError::Torn`]; [`TrainError::Checkpoint`] when the file cannot be written: the old one is as it was then.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        atomic::write(path, |file| self.write_to(file).map_err(io::Error::other)).map_err(|error| {
-            TrainError::Checkpoint {
-                path: path.to_owned(),
-                detail: error.to_string(),
-            }
-            .into()
-        })
+        let written = atomic::write(path, |file| self.write_to(file).map_err(io::Error::other));
+        written.map_err(|error| broken(path, error.to_string()))
     }
 
     /// Writes the bytes of a checkpoint. Nothing here is atomic.
     ///
     /// # Errors
-    /// [`TrainError::Torn`]; [`Error::File`](crate::Error::File) when writing fails.
+    /// [`TrainError::Torn`]; [`Error::File`] when writing fails.
     pub fn write_to(&self, to: impl Write) -> Result<()> {
         if self.torn {
             return Err(TrainError::Torn.into());
@@ -65,8 +64,9 @@ impl<D: Dataset> Trainer<D> {
     /// device with as many threads.
     ///
     /// # Errors
-    /// [`TrainError::Mismatch`] for a checkpoint of a run with other options, data or parameters; [`TrainError::Checkpoint`] and
-    /// [`Error::File`](crate::Error::File) for a file that is not one. The trainer is as it was then.
+    /// [`TrainError::Mismatch`] for a checkpoint of a run with other options or parameters, or samples of another number or other
+    /// dimensions (what is in them is not looked at); [`TrainError::Checkpoint`] and [`Error::File`] for a file that is not one. The
+    /// trainer is as it was then.
     pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let mut file = Gguf::open(path)?;
@@ -74,12 +74,15 @@ impl<D: Dataset> Trainer<D> {
         let progress = self.read_progress(file.metadata(), path)?;
         let loss_sum = file.metadata().get("train.loss_sum")?;
         // Everything is read before anything changes.
+        self.check_tensors(&file)?;
         let kept = self.kept();
         let kept = kept
             .iter()
             .map(|param| read(&mut file, param.name(), param));
         let kept = kept.collect::<Result<Vec<_>>>()?;
-        let best = self.read_best(&mut file)?;
+        let best = self.read_best(&mut file, path)?;
+        // Until all of it is written.
+        self.torn = true;
         for (param, values) in self.kept().iter().zip(&kept) {
             param.set_f32(values)?;
         }
@@ -124,16 +127,15 @@ impl<D: Dataset> Trainer<D> {
 
     /// What makes this run another than one that differs in it.
     fn identity(&self) -> Vec<(&'static str, String)> {
-        let data = self.data();
         let mut identity = self.options.fingerprint();
-        identity.push(("samples", data.len().to_string()));
-        identity.push(("features", format!("{:?}", data.feature_dims())));
-        identity.push(("labels", format!("{:?}", data.label_dims())));
+        identity.push(("samples", self.order.len().to_string()));
+        identity.push(("features", format!("{:?}", self.dims.features)));
+        identity.push(("labels", format!("{:?}", self.dims.labels)));
         identity
     }
 
     /// # Errors
-    /// [`TrainError::Mismatch`]; [`Error::File`](crate::Error::File) for a key that is not there.
+    /// [`TrainError::Mismatch`]; [`Error::File`] for a key that is not there.
     fn check_same(&self, metadata: &Metadata) -> Result<()> {
         let version: u32 = metadata.get("train.version")?;
         same("version", version.to_string(), VERSION.to_string())?;
@@ -144,36 +146,54 @@ impl<D: Dataset> Trainer<D> {
         Ok(())
     }
 
+    /// # Errors
+    /// [`TrainError::Mismatch`] for a tensor that no run of this trainer writes: a parameter that is not trained here.
+    fn check_tensors(&self, file: &Gguf<File>) -> Result<()> {
+        let kept = self.kept();
+        let mut names: HashSet<_> = kept.iter().map(|param| param.name().to_owned()).collect();
+        if best_loss(file.metadata())?.is_some() {
+            let weights = self.trained.weights.iter();
+            names.extend(weights.map(|weight| best_name(&weight)));
+        }
+        let mut tensors = file.tensors().iter();
+        match tensors.find(|tensor| !names.contains(tensor.name())) {
+            Some(other) => same(
+                &format!("`{}` of", other.name()),
+                described(other.dtype(), other.shape()),
+                "none".to_owned(),
+            ),
+            None => Ok(()),
+        }
+    }
+
     fn read_progress(&self, metadata: &Metadata, path: &Path) -> Result<Progress> {
         let samples: u64 = metadata.get("train.samples")?;
         let (len, step) = (
-            self.data().len() as u64,
-            self.options.batch as u64 * self.options.accumulate as u64,
+            self.order.len() as u64,
+            self.options.samples_of_step() as u64,
         );
         // Steps begin at multiples of their samples, and the last ends with the data.
         if samples > len || (samples != len && !samples.is_multiple_of(step)) {
-            return Err(TrainError::Checkpoint {
-                path: path.to_owned(),
-                detail: format!("{samples} samples of {len} are not whole steps of {step}"),
-            }
-            .into());
+            let detail = format!("{samples} samples of {len} are not whole steps of {step}");
+            return Err(broken(path, detail));
         }
         Ok(Progress {
-            step: metadata.get("train.step")?,
-            epoch: metadata.get("train.epoch")?,
+            step: count(metadata, "train.step", path)?,
+            epoch: count(metadata, "train.epoch", path)?,
             samples: samples as usize,
         })
     }
 
-    fn read_best(&self, file: &mut Gguf<File>) -> Result<Option<Best>> {
+    fn read_best(&self, file: &mut Gguf<File>, path: &Path) -> Result<Option<Best>> {
         let metadata = file.metadata();
-        let Some(loss) = metadata.find("train.best.loss")? else {
+        let Some(loss) = best_loss(metadata)? else {
             return Ok(None);
         };
-        let (epoch, waited) = (
-            metadata.get("train.best.epoch")?,
-            metadata.get("train.best.waited")?,
-        );
+        if loss.is_nan() {
+            return Err(broken(path, format!("a best loss of {loss}")));
+        }
+        let epoch = count(metadata, "train.best.epoch", path)?;
+        let waited = count(metadata, "train.best.waited", path)?;
         let weights = self.trained.weights.iter();
         let weights = weights.map(|weight| read(file, &best_name(&weight), &weight));
         Ok(Some(Best {
@@ -183,6 +203,32 @@ impl<D: Dataset> Trainer<D> {
             weights: weights.collect::<Result<_>>()?,
         }))
     }
+}
+
+fn best_loss(metadata: &Metadata) -> Result<Option<f64>> {
+    metadata.find("train.best.loss")
+}
+
+/// Tries whether a checkpoint can be written there, and leaves nothing behind.
+///
+/// # Errors
+/// [`TrainError::Checkpoint`].
+pub(super) fn check_place(path: &Path) -> Result<()> {
+    atomic::check(path).map_err(|error| broken(path, error.to_string()))
+}
+
+/// What is counted up from. No run comes near the end of the numbers, so a file that is there is not one of a run.
+fn count(metadata: &Metadata, key: &str, path: &Path) -> Result<u64> {
+    let count: u64 = metadata.get(key)?;
+    match count > u64::MAX / 2 {
+        true => Err(broken(path, format!("`{key}` is {count}"))),
+        false => Ok(count),
+    }
+}
+
+fn broken(path: &Path, detail: String) -> Error {
+    let path = path.to_owned();
+    TrainError::Checkpoint { path, detail }.into()
 }
 
 fn option_key(what: &str) -> String {
@@ -201,10 +247,13 @@ fn same(what: &str, saved: String, here: String) -> Result<()> {
     Err(TrainError::Mismatch { what, saved, here }.into())
 }
 
+fn described(dtype: DType, shape: Shape) -> String {
+    format!("{dtype} {shape}")
+}
+
 /// The values of a tensor that must be as `like`.
 fn read(file: &mut Gguf<File>, name: &str, like: &Param) -> Result<Vec<f32>> {
     let info = file.tensor(name)?;
-    let described = |dtype, shape| format!("{dtype} {shape}");
     same(
         &format!("`{name}` of"),
         described(info.dtype(), info.shape()),

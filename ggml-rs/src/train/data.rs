@@ -2,6 +2,7 @@
 
 use super::{TrainError, shuffled};
 use crate::error::Result;
+use crate::memory::zeros;
 
 /// What a data set says when it cannot give a sample.
 pub type SampleError = Box<dyn std::error::Error + Send + Sync>;
@@ -25,7 +26,7 @@ pub trait Dataset {
     /// The dimensions of one sample's labels: one to three, in ne order.
     fn label_dims(&self) -> &[usize];
 
-    /// Writes a sample. Training can only be repeated if a sample is the same each time.
+    /// Writes a sample, into zeros. Training can only be repeated if a sample is the same each time.
     ///
     /// # Errors
     /// Whatever keeps it from it, such as a file that is gone: training stops with [`TrainError::Sample`].
@@ -125,21 +126,29 @@ impl Arrays {
     /// Samples with one class each, 0 to `classes - 1`. As labels they are `classes` values, 1 at the class and else 0.
     ///
     /// # Errors
-    /// As [`Arrays::new`]; [`TrainError::Dataset`] for a class that is not one of so many.
+    /// As [`Arrays::new`]; [`TrainError::Dataset`] for a class that is not one of so many; [`Error::Alloc`](crate::Error::Alloc) for more values than the
+    /// host has memory for.
     pub fn classes(
         feature_dims: &[usize],
         features: Vec<f32>,
         classes: usize,
         labels: &[usize],
     ) -> Result<Self> {
-        let mut one_hot = vec![0.0; classes.saturating_mul(labels.len())];
+        let of_none = labels.iter().position(|&class| class >= classes);
+        if let Some(sample) = of_none {
+            let class = labels[sample];
+            return refuse(format!("sample {sample} is of class {class} of {classes}"));
+        }
+        let mut one_hot = zeros(classes.saturating_mul(labels.len()), "labels")?;
         for (sample, &class) in labels.iter().enumerate() {
-            if class >= classes {
-                return refuse(format!("sample {sample} is of class {class} of {classes}"));
-            }
             one_hot[sample * classes + class] = 1.0;
         }
         Self::new(feature_dims, features, &[classes], one_hot)
+    }
+
+    /// The samples in their order: features and labels of each.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = (&[f32], &[f32])> {
+        (0..self.len).map(|index| (self.features.sample(index), self.labels.sample(index)))
     }
 
     /// Some of the samples, in this order.
@@ -185,14 +194,24 @@ impl Dataset for Arrays {
         features: &mut [f32],
         labels: &mut [f32],
     ) -> std::result::Result<(), SampleError> {
-        features.copy_from_slice(self.features.sample(index));
-        labels.copy_from_slice(self.labels.sample(index));
-        Ok(())
+        if index >= self.len {
+            return Err(format!("there are {} samples", self.len).into());
+        }
+        copy("features", self.features.sample(index), features)?;
+        copy("labels", self.labels.sample(index), labels)
     }
 }
 
+fn copy(what: &str, from: &[f32], to: &mut [f32]) -> std::result::Result<(), SampleError> {
+    if from.len() != to.len() {
+        return Err(format!("{} {what}, and room for {}", from.len(), to.len()).into());
+    }
+    to.copy_from_slice(from);
+    Ok(())
+}
+
 /// Divides samples in two, with equal parts of each class as far as whole samples go: the places of those that stay, and of the
-/// `part` that is held out. Both are in rising order; which sample goes where is drawn with the seed.
+/// `part` that is held out, 0 to 1. Both are in rising order; which sample goes where is drawn with the seed.
 ///
 /// ```
 /// use ggml_rs::train::stratified_split;

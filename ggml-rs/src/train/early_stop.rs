@@ -5,7 +5,7 @@
 pub struct EarlyStop {
     /// How many epochs in a row may pass without a better loss; the last of them stops the run.
     pub patience: u64,
-    /// By how much a loss must be below the best one to be better.
+    /// By how much a loss must be below the best one to be better: finite, and at least 0.
     pub min_delta: f64,
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::early_stop::Best;
-use super::{Dataset, EarlyStop, Evaluation, StepReport, Task, TrainError, Trainer};
+use super::{Dataset, EarlyStop, Evaluation, StepReport, Task, TrainError, Trainer, checkpoint};
 use crate::backend::Executor;
 use crate::error::Result;
 
@@ -162,6 +162,12 @@ impl<'a> Fit<'a> {
                 "it looks at a validation set: call validate() too",
             );
         }
+        if let Some(EarlyStop { min_delta, .. }) = self.early_stop
+            && !(min_delta >= 0.0 && min_delta.is_finite())
+        {
+            let detail = format!("min_delta {min_delta}: finite, and at least 0");
+            return refuse("early_stop", &detail);
+        }
         if let Some((_, Every::Steps(0) | Every::Epochs(0))) = &self.checkpoint {
             return refuse("checkpoint", "every 0: at least 1");
         }
@@ -194,13 +200,15 @@ impl<D: Dataset> Trainer<D> {
     /// is to be resumed with [`Fit::checkpoint`], which writes both, before it comes to that.
     ///
     /// # Errors
-    /// [`TrainError::Options`] for an early stop without a validation set; as [`Trainer::step`], [`Trainer::evaluate`] and
-    /// [`Trainer::save`].
+    /// [`TrainError::Options`] for an early stop without a validation set, and for options out of range; before the first step,
+    /// [`TrainError::Dataset`] for a validation set that is none and [`TrainError::Checkpoint`] where no file can be made; as
+    /// [`Trainer::step`], [`Trainer::evaluate`] and [`Trainer::save`].
     ///
     /// # Panics
     /// Where the callback panics, or the data set does.
     pub fn fit(&mut self, on: &mut impl Executor, mut fit: Fit<'_>) -> Result<Finish> {
         fit.check()?;
+        self.check_ends(&fit)?;
         let mut saved = None;
         let stop = loop {
             if fit
@@ -230,8 +238,20 @@ impl<D: Dataset> Trainer<D> {
         if stop != Stop::Callback && fit.early_stop.is_some() {
             self.take_best()?;
         }
-        let best = self.best.as_ref().map(|best| (best.epoch, best.loss));
+        let best = fit.early_stop.and(self.best.as_ref());
+        let best = best.map(|best| (best.epoch, best.loss));
         Ok(Finish { stop, best })
+    }
+
+    /// Refuses at once what would end the run only after its first epoch, or its last.
+    fn check_ends(&self, fit: &Fit<'_>) -> Result<()> {
+        if let Some((data, _)) = fit.validation {
+            self.dims.check(data)?;
+        }
+        match &fit.checkpoint {
+            Some((path, _)) => checkpoint::check_place(path),
+            None => Ok(()),
+        }
     }
 
     fn save_to(&self, fit: &Fit<'_>) -> Result<()> {

@@ -7,7 +7,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Task {
     /// Outputs are logits of classes, labels their probabilities (one-hot, for one): the loss is the cross entropy, and a sample is
-    /// right if the largest logit is that of the most probable class.
+    /// right if the largest logit is that of the most probable class. One with a NaN is not.
     Classify,
     /// The loss is the mean square of the differences between outputs and labels.
     Regress,
@@ -15,8 +15,12 @@ pub enum Task {
 
 impl Task {
     /// The loss of one sample.
+    ///
+    /// # Panics
+    /// Unless there are as many labels as outputs.
     #[must_use]
     pub fn loss(self, outputs: &[f32], labels: &[f32]) -> f64 {
+        assert_eq!(outputs.len(), labels.len(), "outputs and labels");
         match self {
             Self::Classify => cross_entropy(outputs, labels),
             Self::Regress => mean_square(outputs, labels),
@@ -24,10 +28,17 @@ impl Task {
     }
 
     /// Whether a sample is right, where that can be said.
+    ///
+    /// # Panics
+    /// As [`Task::loss`].
     #[must_use]
     pub fn right(self, outputs: &[f32], labels: &[f32]) -> Option<bool> {
+        assert_eq!(outputs.len(), labels.len(), "outputs and labels");
         match self {
-            Self::Classify => Some(largest(outputs) == largest(labels)),
+            Self::Classify => Some(match (largest(outputs), largest(labels)) {
+                (Some(answer), Some(class)) => answer == class,
+                _ => false,
+            }),
             Self::Regress => None,
         }
     }
@@ -60,15 +71,18 @@ fn mean_square(outputs: &[f32], labels: &[f32]) -> f64 {
     squares.sum::<f64>() / outputs.len() as f64
 }
 
-/// Where the largest value is, the first of equal ones.
-fn largest(values: &[f32]) -> usize {
+/// Where the largest value is, the first of equal ones. Where one is NaN nothing is the largest.
+fn largest(values: &[f32]) -> Option<usize> {
     let mut best = 0;
     for (i, value) in values.iter().enumerate() {
+        if value.is_nan() {
+            return None;
+        }
         if *value > values[best] {
             best = i;
         }
     }
-    best
+    Some(best)
 }
 
 /// A mean of samples.

@@ -101,7 +101,7 @@ impl Dims {
         Ok((batch, inputs))
     }
 
-    /// Fetches samples.
+    /// Fetches samples. What a data set does not write is zero, whatever batch came before.
     ///
     /// # Errors
     /// [`TrainError::Sample`].
@@ -112,8 +112,13 @@ impl Dims {
         into: &mut HostBatch,
     ) -> Result<()> {
         let (per_features, per_labels) = (data::size(&self.features), data::size(&self.labels));
-        into.features.resize(samples.len() * per_features, 0.0);
-        into.labels.resize(samples.len() * per_labels, 0.0);
+        for (values, per_sample) in [
+            (&mut into.features, per_features),
+            (&mut into.labels, per_labels),
+        ] {
+            values.clear();
+            values.resize(samples.len() * per_sample, 0.0);
+        }
         let features = into.features.chunks_exact_mut(per_features);
         let labels = into.labels.chunks_exact_mut(per_labels);
         for ((index, features), labels) in samples.zip(features).zip(labels) {

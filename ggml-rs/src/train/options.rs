@@ -138,6 +138,11 @@ impl TrainOptions {
         self.clip.map_or(Ok(()), Clip::check)
     }
 
+    /// How many samples a whole step is made of.
+    pub(super) fn samples_of_step(&self) -> usize {
+        self.batch.saturating_mul(self.accumulate)
+    }
+
     /// The learning rate of the step after `done` steps.
     pub(super) fn learning_rate(&self, done: u64) -> f32 {
         (f64::from(self.optimizer.learning_rate()) * self.schedule.factor(done)) as f32

@@ -47,7 +47,7 @@ pub enum Decay {
         /// The last factor, 0 to 1.
         floor: f64,
     },
-    /// Times `factor` after every so many steps.
+    /// Times `factor` after every so many steps, one at least.
     Step {
         /// How many steps a level lasts.
         every: u64,
@@ -108,7 +108,7 @@ impl Decay {
             Self::Cosine { steps, floor } => {
                 floor + (1.0 - floor) * (1.0 + libm::cos(PI * part(steps))) / 2.0
             }
-            Self::Step { every, factor } => libm::pow(factor, (done / every) as f64),
+            Self::Step { every, factor } => libm::pow(factor, (done / every.max(1)) as f64),
         }
     }
 }

@@ -20,12 +20,25 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 /// ```
 #[must_use]
 pub fn shuffled(seed: u64, epoch: u64, len: usize) -> Vec<usize> {
+    let mut order = vec![0; len];
+    shuffle(seed, epoch, &mut order);
+    order
+}
+
+/// [`shuffled`], in memory that is there.
+pub(super) fn shuffle(seed: u64, epoch: u64, order: &mut [usize]) {
+    in_order(order);
     let mut random = generator(seed, epoch);
-    let mut order: Vec<usize> = (0..len).collect();
-    for i in (1..len).rev() {
+    for i in (1..order.len()).rev() {
         order.swap(i, below(&mut random, i as u64 + 1) as usize);
     }
-    order
+}
+
+/// Every sample at its own place.
+pub(super) fn in_order(order: &mut [usize]) {
+    for (place, sample) in order.iter_mut().enumerate() {
+        *sample = place;
+    }
 }
 
 fn generator(seed: u64, stream: u64) -> ChaCha8Rng {

@@ -6,12 +6,12 @@ use super::early_stop::Best;
 use super::metrics::Tally;
 use super::model::{Dims, HostBatch, Model};
 use super::plans::{ForwardPlan, GradientPlan, StepPlan, Trained};
-use super::{
-    Batch, Clip, Dataset, Evaluation, Forward, Task, TrainError, TrainOptions, data, shuffled,
-};
+use super::shuffle::{in_order, shuffle};
+use super::{Batch, Clip, Dataset, Evaluation, Forward, Task, TrainError, TrainOptions, data};
 use crate::backend::Executor;
 use crate::error::Result;
 use crate::graph::Builder;
+use crate::memory::zeros;
 use crate::params::Params;
 
 /// Trains the parameters of a model. See the [module](super).
@@ -21,7 +21,7 @@ use crate::params::Params;
 /// after which every step is [`TrainError::Torn`] until [`Trainer::restore`].
 pub struct Trainer<D> {
     data: D,
-    dims: Dims,
+    pub(super) dims: Dims,
     pub(super) options: TrainOptions,
     model: Model,
     pub(super) trained: Trained,
@@ -30,7 +30,8 @@ pub struct Trainer<D> {
     step: StepPlan,
     /// By the samples of a batch.
     forward: Vec<(usize, ForwardPlan)>,
-    order: Vec<usize>,
+    /// The samples of the epoch. How many there are is what the data set said once: plans rest on it.
+    pub(super) order: Vec<usize>,
     pub(super) progress: Progress,
     /// The sum over the epoch's samples so far.
     pub(super) loss_sum: f64,
@@ -79,7 +80,7 @@ impl<D: Dataset> Trainer<D> {
     /// with [`Builder::weight`].
     ///
     /// # Errors
-    /// [`TrainError::Options`]; [`TrainError::Dataset`]; [`TrainError::Unused`] for a parameter that the loss does not depend on;
+    /// [`TrainError::Options`]; [`TrainError::Dataset`]; [`Error::Alloc`](crate::Error::Alloc); [`TrainError::Unused`] for a parameter that the loss does not depend on;
     /// whatever the model returns; what [`Builder::backward`] and [`Plan::new`](crate::Plan::new) refuse.
     pub fn new(
         on: &impl Executor,
@@ -91,17 +92,19 @@ impl<D: Dataset> Trainer<D> {
         options.check()?;
         let dims = Dims::of(&data)?;
         dims.check(&data)?;
+        let mut order = zeros(data.len(), "the order of samples")?;
+        arrange(&mut order, &options, 0);
         let model: Model = Box::new(model);
         let trained = Trained::new(weights, options.optimizer)?;
         let step = StepPlan::new(on, &trained, options.optimizer, options.clip)?;
-        let gradients = batch_sizes(data.len(), options.batch)
+        let gradients = batch_sizes(order.len(), options.batch)
             .map(|samples| {
                 let plan = GradientPlan::new(on, &dims, &model, &trained, samples)?;
                 Ok((samples, plan))
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
-            order: order(&options, 0, data.len()),
+            order,
             data,
             dims,
             options,
@@ -147,7 +150,7 @@ impl<D: Dataset> Trainer<D> {
             return Err(TrainError::Torn.into());
         }
         let begin = self.progress.samples;
-        let most = self.options.batch.saturating_mul(self.options.accumulate);
+        let most = self.options.samples_of_step();
         let end = begin.saturating_add(most).min(self.order.len());
         if begin == end {
             return Ok(None);
@@ -194,7 +197,7 @@ impl<D: Dataset> Trainer<D> {
     pub(super) fn enter(&mut self, progress: Progress) {
         self.progress = progress;
         self.loss_sum = 0.0;
-        self.order = order(&self.options, progress.epoch, self.data.len());
+        arrange(&mut self.order, &self.options, progress.epoch);
     }
 
     /// Adds a batch's gradients to the sums.
@@ -361,10 +364,11 @@ fn batch_sizes(len: usize, batch: usize) -> impl Iterator<Item = usize> {
     whole.into_iter().chain(rest)
 }
 
-fn order(options: &TrainOptions, epoch: u64, len: usize) -> Vec<usize> {
+/// Makes the order of an epoch.
+fn arrange(order: &mut [usize], options: &TrainOptions, epoch: u64) {
     match options.shuffle {
-        Some(seed) => shuffled(seed, epoch, len),
-        None => (0..len).collect(),
+        Some(seed) => shuffle(seed, epoch, order),
+        None => in_order(order),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Runs that are stopped from outside, and go on in the same process: the same bits as without.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ggml_rs::train::{Event, Fit, Stop, TrainError, TrainOptions};
+use ggml_rs::train::{Dataset, Event, Fit, Stop, TrainError, TrainOptions};
 use ggml_rs::{Error, Result};
 
-use crate::subject::{Watched, bits, cpu, data, trainer, weights};
+use crate::subject::{Sampled, bits, cpu, data, odd, trainer, weights};
 
 const OPTIONS: fn() -> TrainOptions = || TrainOptions {
     batch: 4,
@@ -81,7 +83,7 @@ fn a_callback_may_panic() {
 /// Some sample comes in the second batch of a step, when gradients of the first are in the sums.
 #[test]
 fn a_data_set_may_panic_or_fail() {
-    let refuse = |index| -> std::result::Result<(), ggml_rs::train::SampleError> {
+    let refuse = |index| -> Sampled {
         assert!(index % 10 != 3, "sample {index} is gone");
         match index % 10 {
             7 => Err("not now".into()),
@@ -90,8 +92,19 @@ fn a_data_set_may_panic_or_fail() {
     };
     let (device, mut backend) = cpu();
     let params = weights(device, 5);
-    let watched = Watched::new(data(37, 1), refuse);
-    let mut trainer = trainer(&backend, &watched, &params, OPTIONS());
+    let asked = RefCell::new(HashSet::new());
+    let unsteady = odd(
+        data(37, 1),
+        || 37,
+        |data, index, features, labels| {
+            let first = asked.borrow_mut().insert(index);
+            if first {
+                refuse(index)?;
+            }
+            data.sample(index, features, labels)
+        },
+    );
+    let mut trainer = trainer(&backend, &unsteady, &params, OPTIONS());
     let (mut panics, mut errors) = (0, 0);
     loop {
         let before = bits(&params);

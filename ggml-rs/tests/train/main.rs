@@ -5,8 +5,10 @@ mod common;
 
 mod early;
 mod evaluation;
+mod hostile;
 mod interrupted;
 mod kill;
+mod places;
 mod refused;
 mod resume;
 mod steps;

@@ -2,33 +2,19 @@
 
 use ggml_rs::DType::{F16, F32};
 use ggml_rs::train::{
-    Arrays, Clip, Dataset, EarlyStop, Every, Fit, Forward, Task, TrainError, TrainOptions, Trainer,
+    Arrays, Clip, EarlyStop, Every, Fit, Forward, Task, TrainError, TrainOptions, Trainer,
 };
-use ggml_rs::{Error, Params, Result};
+use ggml_rs::{Error, Params};
 
 use crate::subject::{
-    HIDDEN, INPUTS, OUTPUTS, bits, cpu, data, descent, network, trainer, weights,
+    HIDDEN, INPUTS, OUTPUTS, bits, cpu, data, descent, network, refused, trainer, weights,
 };
-
-/// The error of a trainer that is not made.
-#[track_caller]
-fn refused<T>(result: Result<T>) -> TrainError {
-    match result.map(drop) {
-        Err(Error::Train(error)) => *error,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Three good batches of four, then one with an infinite feature.
 fn spoilt() -> Arrays {
     let good = data(20, 1);
-    let (mut features, mut labels) = (vec![0.0; 20 * INPUTS], vec![0.0; 20 * OUTPUTS]);
-    let samples = features
-        .chunks_exact_mut(INPUTS)
-        .zip(labels.chunks_exact_mut(OUTPUTS));
-    for (index, (features, labels)) in samples.enumerate() {
-        good.sample(index, features, labels).unwrap();
-    }
+    let (features, labels): (Vec<_>, Vec<_>) = good.samples().unzip();
+    let (mut features, labels) = (features.concat(), labels.concat());
     features[13 * INPUTS + 2] = f32::INFINITY;
     Arrays::new(&[INPUTS], features, &[OUTPUTS], labels).unwrap()
 }

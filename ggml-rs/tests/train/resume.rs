@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use ggml_rs::files::gguf::{Builder, Gguf, Value};
 use ggml_rs::train::{
     Clip, Decay, EarlyStop, Event, Every, Finish, Fit, Optimizer, Schedule, Stop, Task, TrainError,
     TrainOptions, Trainer,
 };
 use ggml_rs::{AdamW, DType, Device, Error, Params};
+use tempfile::TempDir;
 
 use crate::common;
 use crate::subject::{bits, cpu, data, descent, open, trainer, weights};
@@ -127,6 +129,17 @@ fn begun<'a>(
     trainer
 }
 
+/// A checkpoint of it, in a folder of its own, and its weights.
+fn saved(options: TrainOptions) -> (TempDir, PathBuf, Params) {
+    let (device, _) = cpu();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.gguf");
+    let params = weights(device, 5);
+    let data = data(SAMPLES, 1);
+    begun(&params, &data, options).save(&path).unwrap();
+    (folder, path, params)
+}
+
 /// What is wrong with resuming `path`, which must leave the trainer as it was.
 fn refused(
     params: &Params,
@@ -149,13 +162,8 @@ fn refused(
 #[test]
 fn another_run_is_not_resumed() {
     let (device, _) = cpu();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.gguf");
-    let params = weights(device, 5);
     let same = options(descent(0.1));
-    let data = data(SAMPLES, 1);
-    begun(&params, &data, same).save(&path).unwrap();
-
+    let (_folder, path, _) = saved(same);
     let others = [
         ("batch", SAMPLES, TrainOptions { batch: 3, ..same }),
         (
@@ -205,10 +213,10 @@ fn another_run_is_not_resumed() {
     refused(&weights(device, 6), SAMPLES, same, &path).unwrap();
 
     // The same names, and another shape.
-    let mut writer = ggml_rs::files::gguf::Builder::new();
-    let file = ggml_rs::files::gguf::Gguf::open(&path).unwrap();
-    writer = writer.set_all(file.metadata()).unwrap();
-    let mut writer = writer
+    let file = Gguf::open(&path).unwrap();
+    let mut writer = Builder::new()
+        .set_all(file.metadata())
+        .unwrap()
         .tensor("w1", DType::F32, [2])
         .unwrap()
         .begin(Vec::new())
@@ -227,13 +235,8 @@ fn another_run_is_not_resumed() {
 #[test]
 fn a_file_that_is_no_checkpoint_changes_nothing() {
     let (device, _) = cpu();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.gguf");
-    let data = data(SAMPLES, 1);
     let options = options(descent(0.1));
-    begun(&weights(device, 5), &data, options)
-        .save(&path)
-        .unwrap();
+    let (folder, path, _) = saved(options);
     let whole = fs::read(&path).unwrap();
     for cut in [0, 3, 100, whole.len() / 2, whole.len() - 40] {
         fs::write(&path, &whole[..cut]).unwrap();
@@ -244,6 +247,7 @@ fn a_file_that_is_no_checkpoint_changes_nothing() {
     refused(&weights(device, 6), SAMPLES, options, &path).unwrap();
     let nowhere = folder.path().join("nothing/here.gguf");
     assert!(refused(&weights(device, 6), SAMPLES, options, &nowhere).is_err());
+    let data = data(SAMPLES, 1);
     let trainer = begun(&weights(device, 5), &data, options);
     let Err(Error::Train(error)) = trainer.save(&nowhere) else {
         panic!("there is no such folder");
@@ -255,17 +259,114 @@ fn a_file_that_is_no_checkpoint_changes_nothing() {
 #[test]
 fn a_checkpoint_is_a_model_file() {
     let (device, _) = cpu();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.gguf");
-    let (params, data) = (weights(device, 5), data(SAMPLES, 1));
-    begun(&params, &data, options(descent(0.1)))
-        .save(&path)
-        .unwrap();
+    let (_folder, path, params) = saved(options(descent(0.1)));
     let other = weights(device, 6);
     assert!(bits(&other) != bits(&params));
-    ggml_rs::files::gguf::Gguf::open(&path)
-        .unwrap()
-        .load_into(&other)
-        .unwrap();
+    Gguf::open(&path).unwrap().load_into(&other).unwrap();
+    assert!(bits(&other) == bits(&params));
+}
+
+/// Writes a checkpoint again, with other values of some keys and perhaps a tensor more.
+fn rewrite(path: &Path, keys: &[(&str, Value)], tensor: Option<&str>) {
+    let mut file = Gguf::open(path).unwrap();
+    let mut builder = Builder::new();
+    for (key, value) in file.metadata().iter() {
+        let other = keys.iter().find(|(other, _)| *other == key);
+        let value = other.map_or(value, |(_, value)| value);
+        builder = builder.set(key, value.clone()).unwrap();
+    }
+    let names: Vec<_> = file
+        .tensors()
+        .iter()
+        .map(|info| info.name().to_owned())
+        .collect();
+    for info in file.tensors() {
+        builder = builder
+            .tensor(info.name(), info.dtype(), info.shape())
+            .unwrap();
+    }
+    if let Some(name) = tensor {
+        builder = builder.tensor(name, DType::F32, [3]).unwrap();
+    }
+    let mut writer = builder.begin(Vec::new()).unwrap();
+    for name in &names {
+        writer.write(name, &file.read_bytes(name).unwrap()).unwrap();
+    }
+    if let Some(name) = tensor {
+        writer.write_f32(name, &[1.0; 3]).unwrap();
+    }
+    fs::write(path, writer.finish().unwrap()).unwrap();
+}
+
+/// A model that has one parameter more would go on without it.
+#[test]
+fn a_larger_model_is_not_resumed() {
+    let (device, _) = cpu();
+    let options = options(descent(0.1));
+    let (folder, path, _) = saved(options);
+    rewrite(&path, &[], None);
+    refused(&weights(device, 6), SAMPLES, options, &path).unwrap();
+    for name in ["b2", "@b.w1"] {
+        let larger = folder.path().join("larger.gguf");
+        fs::copy(&path, &larger).unwrap();
+        rewrite(&larger, &[], Some(name));
+        let error = refused(&weights(device, 6), SAMPLES, options, &larger).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with(&format!(
+                "the checkpoint has `{name}` of f32 [3, 1, 1, 1], this trainer none"
+            )),
+            "{text}"
+        );
+    }
+}
+
+/// What is counted up from there would overflow.
+#[test]
+fn counts_that_no_run_reaches_are_refused() {
+    let (device, mut backend) = cpu();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.gguf");
+    let (train, options) = (data(SAMPLES, 1), options(descent(0.1)));
+    let mut best = begun(&weights(device, 5), &train, options);
+    let early = EarlyStop {
+        patience: 9,
+        min_delta: 0.0,
+    };
+    let fit = Fit::epochs(2)
+        .validate(&train, Task::Regress)
+        .early_stop(early);
+    best.fit(&mut backend, fit).unwrap();
+    best.save(&path).unwrap();
+    refused(&weights(device, 6), SAMPLES, options, &path).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for (key, value) in [
+        ("train.step", Value::U64(u64::MAX)),
+        ("train.epoch", Value::U64(u64::MAX)),
+        ("train.best.epoch", Value::U64(u64::MAX)),
+        ("train.best.waited", Value::U64(u64::MAX)),
+        ("train.best.loss", Value::F64(f64::NAN)),
+    ] {
+        fs::write(&path, &whole).unwrap();
+        rewrite(&path, &[(key, value)], None);
+        let error = refused(&weights(device, 6), SAMPLES, options, &path).unwrap_err();
+        assert!(
+            matches!(&error, Error::Train(error) if matches!(**error, TrainError::Checkpoint { .. })),
+            "{key}: {error}"
+        );
+    }
+}
+
+/// As many batches as there are: more than a u64 of samples.
+#[test]
+fn a_step_may_be_a_whole_epoch() {
+    let (device, _) = cpu();
+    let options = TrainOptions {
+        accumulate: usize::MAX,
+        ..options(descent(0.1))
+    };
+    let (_folder, path, params) = saved(options);
+    let other = weights(device, 6);
+    refused(&other, SAMPLES, options, &path).unwrap();
     assert!(bits(&other) == bits(&params));
 }

@@ -1,11 +1,14 @@
 //! Steps: large batches in parts, clipping, schedules, and which samples they are made of.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use ggml_rs::DType::F32;
-use ggml_rs::train::{Arrays, Clip, Decay, Forward, Schedule, TrainOptions, Trainer};
+use ggml_rs::train::{Arrays, Clip, Dataset, Decay, Forward, Schedule, TrainOptions, Trainer};
 use ggml_rs::{AdamW, Params};
 
 use crate::common;
-use crate::subject::{self, Watched, bits, cpu, data, descent, trainer, weights};
+use crate::subject::{self, bits, cpu, data, descent, odd, trainer, weights};
 
 /// 48 samples as one batch, and as six of seven and one of six: the last counts less.
 #[test]
@@ -46,7 +49,15 @@ fn accumulated_batches_are_one_large_batch() {
 #[test]
 fn an_epoch_is_every_sample_once() {
     let (device, mut backend) = cpu();
-    let watched = Watched::new(data(50, 1), |_| Ok(()));
+    let asked = RefCell::new(HashMap::new());
+    let watched = odd(
+        data(50, 1),
+        || 50,
+        |data, index, features, labels| {
+            *asked.borrow_mut().entry(index).or_insert(0) += 1;
+            data.sample(index, features, labels)
+        },
+    );
     let options = TrainOptions {
         batch: 8,
         accumulate: 3,
@@ -63,7 +74,7 @@ fn an_epoch_is_every_sample_once() {
         assert_eq!(samples, [24, 24, 2]);
         let mean = trainer.end_epoch();
         assert!((mean - sum / 50.0).abs() < 1e-12);
-        let asked = watched.asked.borrow();
+        let asked = asked.borrow();
         assert!(asked.len() == 50 && asked.values().all(|&times| times == epoch));
     }
     assert_eq!((trainer.progress().step, trainer.progress().epoch), (6, 2));

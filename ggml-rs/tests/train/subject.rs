@@ -1,13 +1,10 @@
 //! What the tests train: a small network on made-up data, and data sets that misbehave.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use ggml_rs::DType::F32;
 use ggml_rs::train::{
-    Arrays, Batch, Dataset, Forward, Optimizer, SampleError, Sgd, TrainOptions, Trainer,
+    Arrays, Batch, Dataset, Forward, Optimizer, SampleError, Sgd, TrainError, TrainOptions, Trainer,
 };
-use ggml_rs::{Backend, Builder, Device, Params, Result};
+use ggml_rs::{Backend, Builder, Device, Error, Params, Result};
 
 use crate::common;
 
@@ -101,26 +98,39 @@ pub fn bits(params: &Params) -> Vec<u32> {
     values.map(f32::to_bits).collect()
 }
 
-/// A data set that does something else the first time that a sample is asked for, and counts.
-pub struct Watched<F> {
-    pub data: Arrays,
-    pub first: F,
-    pub asked: RefCell<HashMap<usize, usize>>,
-}
-
-impl<F> Watched<F> {
-    pub fn new(data: Arrays, first: F) -> Self {
-        Self {
-            data,
-            first,
-            asked: RefCell::default(),
-        }
+/// Why a trainer refused.
+#[track_caller]
+pub fn refused<T>(result: Result<T>) -> TrainError {
+    match result.map(drop) {
+        Err(Error::Train(error)) => *error,
+        other => panic!("{other:?}"),
     }
 }
 
-impl<F: Fn(usize) -> std::result::Result<(), SampleError>> Dataset for Watched<F> {
+/// A data set that does other things than its arrays.
+pub struct Odd<L, S> {
+    data: Arrays,
+    len: L,
+    sample: S,
+}
+
+pub type Sampled = std::result::Result<(), SampleError>;
+
+pub fn odd<L, S>(data: Arrays, len: L, sample: S) -> Odd<L, S>
+where
+    L: Fn() -> usize,
+    S: Fn(&Arrays, usize, &mut [f32], &mut [f32]) -> Sampled,
+{
+    Odd { data, len, sample }
+}
+
+impl<L, S> Dataset for Odd<L, S>
+where
+    L: Fn() -> usize,
+    S: Fn(&Arrays, usize, &mut [f32], &mut [f32]) -> Sampled,
+{
     fn len(&self) -> usize {
-        self.data.len()
+        (self.len)()
     }
 
     fn feature_dims(&self) -> &[usize] {
@@ -131,21 +141,7 @@ impl<F: Fn(usize) -> std::result::Result<(), SampleError>> Dataset for Watched<F
         self.data.label_dims()
     }
 
-    fn sample(
-        &self,
-        index: usize,
-        features: &mut [f32],
-        labels: &mut [f32],
-    ) -> std::result::Result<(), SampleError> {
-        let times = {
-            let mut asked = self.asked.borrow_mut();
-            let times = asked.entry(index).or_insert(0);
-            *times += 1;
-            *times
-        };
-        if times == 1 {
-            (self.first)(index)?;
-        }
-        self.data.sample(index, features, labels)
+    fn sample(&self, index: usize, features: &mut [f32], labels: &mut [f32]) -> Sampled {
+        (self.sample)(&self.data, index, features, labels)
     }
 }

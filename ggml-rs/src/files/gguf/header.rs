@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::files::error::{Fault, FileError};
 use crate::files::gguf::metadata::Metadata;
 use crate::files::info::TensorInfo;
+use crate::files::load::Index;
 
 /// Everything of a file but the tensors' values.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,20 @@ impl Header {
     /// Where the tensors' values begin in the file: their offsets count from here.
     #[doc(alias = "gguf_get_data_offset")]
     pub fn data_offset(&self) -> u64 {
+        self.data
+    }
+}
+
+impl Index for Header {
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn tensor(&self, name: &str) -> Result<&TensorInfo> {
+        self.tensor(name)
+    }
+
+    fn data(&self) -> u64 {
         self.data
     }
 }

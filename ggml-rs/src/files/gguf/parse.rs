@@ -12,6 +12,7 @@ use crate::files::gguf::value::{Array, Scalar, Value, ValueType};
 use crate::files::gguf::{MAGIC, MAX_KEY, MAX_NAME, MAX_NESTING};
 use crate::files::info::{TensorInfo, check_places};
 use crate::files::source::Cursor;
+use crate::memory::reserve;
 use crate::shape::Shape;
 
 /// The bytes of the shortest key and value: a length, one byte of key, a type, one byte of value.
@@ -151,12 +152,13 @@ fn array<R: Read + Seek>(cursor: &mut Cursor<R>, depth: usize) -> Result<Array> 
 const CHUNK: usize = 4096;
 
 fn scalars<R: Read + Seek, T: Scalar>(cursor: &mut Cursor<R>, count: usize) -> Result<Array> {
-    // As many bytes as the rest of the file has, at most: the count was checked.
-    let mut values: Vec<T> = Vec::with_capacity(count);
+    let mut values: Vec<T> = Vec::new();
     let mut bytes = vec![0; count.min(CHUNK) * T::LEN];
     while values.len() < count {
-        let len = (count - values.len()).min(CHUNK) * T::LEN;
-        let begin = cursor.at();
+        // Memory follows what is read, as in `Cursor::take`.
+        let more = (count - values.len()).min(CHUNK);
+        reserve(&mut values, more, "an array")?;
+        let (begin, len) = (cursor.at(), more * T::LEN);
         cursor.fill(&mut bytes[..len])?;
         for (index, bytes) in bytes[..len].chunks_exact(T::LEN).enumerate() {
             let fail = |byte| cursor.fail_at(begin + (index * T::LEN) as u64, Fault::Bool(byte));

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::files::error::with_path;
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
 use crate::files::gguf::parse;
 use crate::files::info::TensorInfo;
-use crate::files::load;
+use crate::files::load::Values;
 use crate::params::Params;
 
 /// A GGUF file: its header, checked, and the source from which tensors are read.
@@ -20,8 +19,7 @@ use crate::params::Params;
 #[derive(Debug)]
 pub struct Gguf<R = File> {
     header: Header,
-    source: R,
-    path: Option<PathBuf>,
+    values: Values<R>,
 }
 
 impl Gguf<File> {
@@ -31,17 +29,8 @@ impl Gguf<File> {
     /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it.
     #[doc(alias = "gguf_init_from_file")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let open = || {
-            let mut source = load::open(path)?;
-            let header = parse::header(&mut source)?;
-            Ok(Self {
-                header,
-                source,
-                path: Some(path.to_owned()),
-            })
-        };
-        open().map_err(|error| with_path(error, path))
+        let (header, values) = Values::open(path.as_ref(), |file| parse::header(file))?;
+        Ok(Self { header, values })
     }
 }
 
@@ -51,13 +40,9 @@ impl<R: Read + Seek> Gguf<R> {
     /// # Errors
     /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file.
     #[doc(alias = "gguf_init_from_buffer")]
-    pub fn read(mut source: R) -> Result<Self> {
-        let header = parse::header(&mut source)?;
-        Ok(Self {
-            header,
-            source,
-            path: None,
-        })
+    pub fn read(source: R) -> Result<Self> {
+        let (header, values) = Values::read(source, |source| parse::header(source))?;
+        Ok(Self { header, values })
     }
 
     /// Everything but the values.
@@ -80,7 +65,9 @@ impl<R: Read + Seek> Gguf<R> {
     /// # Errors
     /// [`Error::File`](crate::Error::File) when there is none.
     pub fn tensor(&self, name: &str) -> Result<&TensorInfo> {
-        self.header.tensor(name).map_err(|error| self.named(error))
+        self.header
+            .tensor(name)
+            .map_err(|error| self.values.named(error))
     }
 
     /// The bytes of a tensor.
@@ -89,9 +76,7 @@ impl<R: Read + Seek> Gguf<R> {
     /// [`Error::File`](crate::Error::File) when there is none of this name, or reading fails;
     /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory.
     pub fn read_bytes(&mut self, name: &str) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.read_into(name, &mut bytes)?;
-        Ok(bytes)
+        self.values.read_bytes(&self.header, name)
     }
 
     /// The values of a tensor as `f32`, converted from its type.
@@ -100,9 +85,7 @@ impl<R: Read + Seek> Gguf<R> {
     /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
-        let dtype = self.tensor(name)?.dtype();
-        let bytes = self.read_bytes(name)?;
-        crate::quantize::dequantize(dtype, &bytes)
+        self.values.read_f32(&self.header, name)
     }
 
     /// Replaces what is in `to` by the bytes of a tensor. For many tensors one vector serves.
@@ -110,13 +93,7 @@ impl<R: Read + Seek> Gguf<R> {
     /// # Errors
     /// As [`Gguf::read_bytes`].
     pub fn read_into(&mut self, name: &str, to: &mut Vec<u8>) -> Result<()> {
-        let read = load::read(
-            &mut self.source,
-            self.header.data,
-            self.header.tensor(name),
-            to,
-        );
-        read.map_err(|error| self.named(error))
+        self.values.read_into(&self.header, name, to)
     }
 
     /// Every tensor, as parameters on a device. They are read one by one.
@@ -139,9 +116,7 @@ impl<R: Read + Seek> Gguf<R> {
         device: Device,
         wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
-        let params = load::allocate(self.header.tensors(), device, wanted)?;
-        self.load_into(&params)?;
-        Ok(params)
+        self.values.load_where(&self.header, device, wanted)
     }
 
     /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.
@@ -150,22 +125,11 @@ impl<R: Read + Seek> Gguf<R> {
     /// [`Error::File`](crate::Error::File) when a parameter has no tensor, or one of another type or shape; then no parameter was set.
     /// Also when reading fails, where some may have been.
     pub fn load_into(&mut self, params: &Params) -> Result<()> {
-        let header = &self.header;
-        let loaded = load::fill(&mut self.source, header.data, params, |name| {
-            header.tensor(name)
-        });
-        loaded.map_err(|error| self.named(error))
+        self.values.load_into(&self.header, params)
     }
 
     /// What the tensors are read from.
     pub fn into_inner(self) -> R {
-        self.source
-    }
-
-    fn named(&self, error: crate::Error) -> crate::Error {
-        match &self.path {
-            Some(path) => with_path(error, path),
-            None => error,
-        }
+        self.values.into_inner()
     }
 }
