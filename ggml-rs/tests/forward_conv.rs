@@ -247,6 +247,36 @@ fn check_image(device: Device, dtype: DType, options: Conv2d, batch: usize) {
     }
 }
 
+/// The CPU multiplies patches in the work buffer, with a product that is as large here as those that MUL_MAT packs there.
+#[test]
+fn patches_survive_their_product() {
+    let case = Case {
+        kernel: [3, 3, 1],
+        image: [9, 7, 1],
+        channels: 5,
+        outputs: 20,
+        batch: 2,
+        options: Conv3d::default(),
+    };
+    for device in devices() {
+        for dtype in [F32, F16] {
+            let kernel = Operand::new(dtype, &[3, 3, 5, 20], 1);
+            let image = Operand::new(F32, &[9, 7, 5, 2], 2);
+            let expected = case.expected(&kernel.rounded(), &image.values, false);
+            let what = format!("{dtype} on {}", device.name());
+            let flat = run(device, &[&kernel, &image], |_, x| {
+                x[0].conv_2d_direct(x[1], Conv2d::default())
+            });
+            assert_close(&flat, &expected, tolerance(device, dtype), &what);
+            let deep = run(device, &[&kernel, &image], |_, x| {
+                let (kernel, image) = (x[0].reshape([3, 3, 1, 100])?, x[1].reshape([9, 7, 1, 10])?);
+                kernel.conv_3d_direct(image, 5, case.options)
+            });
+            assert_close(&deep, &expected, tolerance(device, dtype), &what);
+        }
+    }
+}
+
 #[test]
 fn a_float_convolution_does_not_overflow_half() {
     let (kernel, mut image) = (

@@ -19,11 +19,9 @@
 
 #if defined(__GNUC__)
 #define GEMM_UNROLL       _Pragma("GCC unroll 16")
-#define GEMM_PREFETCH(p)  __builtin_prefetch(p)
 #define GEMM_PREFETCHW(p) __builtin_prefetch(p, 1)
 #else
 #define GEMM_UNROLL
-#define GEMM_PREFETCH(p)
 #define GEMM_PREFETCHW(p)
 #endif
 

@@ -35,8 +35,10 @@ bool is_float(const ggml_tensor * t) {
 
 } // namespace
 
+// Convolutions call MUL_MAT from within, on a tensor that is no node: nobody planned a work buffer for it, and what is there
+// holds their patches.
 bool ggml_cpu_mul_mat_is_packed(const ggml_tensor * op) {
-    return is_float(op->src[0]) && is_float(op->src[1]) && is_float(op) &&
+    return op->op == GGML_OP_MUL_MAT && is_float(op->src[0]) && is_float(op->src[1]) && is_float(op) &&
         is_worth_packing(op->ne[0], op->ne[1], op->src[0]->ne[0]);
 }
 

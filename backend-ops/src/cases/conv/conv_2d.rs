@@ -167,8 +167,9 @@ fn ours() -> Vec<Conv2dDirect> {
     let mut cases = Vec::new();
     for type_kernel in [DType::F32, DType::F16] {
         let ragged = Conv2dDirect {
-            ne_input: [33, 7, 5, 2],
-            ne_kernel: [3, 2, 5, 31],
+            // As many values as a product of the CPU packs, in the work buffer that holds the patches.
+            ne_input: [33, 7, 7, 2],
+            ne_kernel: [3, 2, 7, 31],
             type_kernel,
             stride: [2, 1],
             padding: [1, 3],
