@@ -35,9 +35,7 @@ pub fn cargo(dir: &Path, args: &[&str]) -> Command {
     command
         .env("CARGO_TARGET_DIR", target_dir())
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
-        .env("CARGO_INCREMENTAL", "0")
-        // ggml-sys's build script reads and hashes all of ggml.
-        .env("CARGO_PROFILE_DEV_BUILD_OVERRIDE_OPT_LEVEL", "1");
+        .env("CARGO_INCREMENTAL", "0");
     command
 }
 
