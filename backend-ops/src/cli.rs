@@ -66,7 +66,8 @@ Gradients (grad):
   The loss is the sum of the result, each element times a random weight. The graph's backward must agree with central
   differences in f64 when it is evaluated in f64, and on the device. Large operands are checked in part, and the line says so;
   elements at kinks are left out and counted, and a case of which more than half is left out fails. The CPU computes what another
-  device lacks.";
+  device lacks: such a case fails where the gradient is wrong, and where it is right it counts as not supported, apart from the
+  device's own. --output json has the operands of each case with and without a gradient.";
 
 /// Tests the operations of ggml's backends.
 ///
@@ -309,7 +310,7 @@ pub enum Output {
     Csv,
     /// One JSON object per line
     Json,
-    /// Mode support: a table of operations by device
+    /// Mode support: a table of operations by device; mode grad: of the operands that have a gradient, computing none
     Markdown,
 }
 

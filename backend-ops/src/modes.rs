@@ -7,8 +7,10 @@ use std::path::Path;
 use anyhow::Context;
 use indicatif::ProgressBar;
 
+use crate::case::Case;
 use crate::cases::Set;
 use crate::cli::{Cli, Environment, Mode, Output};
+use crate::grad;
 use crate::perf::{self, Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
@@ -20,10 +22,9 @@ use crate::verify;
 /// # Errors
 /// Says which mode has it.
 pub fn check(cli: &Cli) -> anyhow::Result<()> {
-    let support = cli.mode == Mode::Support;
     anyhow::ensure!(
-        support || cli.output != Output::Markdown,
-        "--output markdown: only mode support prints a table of operations"
+        matches!(cli.mode, Mode::Support | Mode::Grad) || cli.output != Output::Markdown,
+        "--output markdown: only modes support and grad print a table of operations"
     );
     anyhow::ensure!(
         cli.update.is_none() || cli.output == Output::Markdown,
@@ -130,8 +131,7 @@ pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow
             // A table without the CPU would lack what everything else is compared with.
             query.devices = query.all_devices.clone();
         }
-        write_table(query.table(), cli.update.as_deref())?;
-        return Ok(Verdict::Passed);
+        return write_table(query.table(), cli.update.as_deref());
     }
     let (mut people, rows) = outputs(cli, environment);
     let Some(format) = rows else {
@@ -146,21 +146,40 @@ pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow
     )?)
 }
 
-fn write_table(table: Table, update: Option<&Path>) -> anyhow::Result<()> {
-    let Some(path) = update else {
-        return Ok(write!(io::stdout(), "{table}")?);
-    };
-    let context = || format!("--update {}", path.display());
-    let older = match fs::read_to_string(path) {
-        Ok(text) => Table::parse(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error).with_context(context),
-    };
-    let table = match older {
+/// Prints the table, or writes it to a file with that one's columns for devices that are not here.
+fn write_table(table: Table, update: Option<&Path>) -> anyhow::Result<Verdict> {
+    let table = match update.map(older).transpose()?.flatten() {
         Some(older) => table.with_columns_of(&older),
         None => table,
     };
-    fs::write(path, table.to_string()).with_context(context)
+    write_text(&table.to_string(), update)
+}
+
+/// The table in a file, if it is there and has one.
+fn older(path: &Path) -> anyhow::Result<Option<Table>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Table::parse(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("--update {}", path.display())),
+    }
+}
+
+/// Mode `grad` with `--output markdown`: which operands of the cases have a gradient. Nothing is computed.
+///
+/// # Errors
+/// When the table cannot be made or written.
+pub fn gradients(cli: &Cli, cases: &[Box<dyn Case>]) -> anyhow::Result<Verdict> {
+    write_text(&grad::Table::of(cases)?.to_string(), cli.update.as_deref())
+}
+
+fn write_text(text: &str, update: Option<&Path>) -> anyhow::Result<Verdict> {
+    match update {
+        None => write!(io::stdout(), "{text}")?,
+        Some(path) => {
+            fs::write(path, text).with_context(|| format!("--update {}", path.display()))?
+        }
+    }
+    Ok(Verdict::Passed)
 }
 
 type People<'a> = ConsoleReport<'a, Box<dyn Write>>;
@@ -198,7 +217,10 @@ mod tests {
             check(&cli).map_err(|error| error.to_string())
         };
         for (args, part) in [
-            (&["test", "--output", "markdown"][..], "only mode support"),
+            (
+                &["test", "--output", "markdown"][..],
+                "only modes support and grad",
+            ),
             (&["support", "--update", "x"], "only with --output markdown"),
             (&["grad", "--exact"], "only mode test"),
             (&["perf", "--bisect"], "only modes test and grad"),
@@ -219,6 +241,7 @@ mod tests {
             checked(&["support", "--output", "markdown", "--update", "x"]),
             Ok(())
         );
+        assert_eq!(checked(&["grad", "--output", "markdown"]), Ok(()));
         assert_eq!(checked(&["perf", "--set", "staging"]), Ok(()));
     }
 }

@@ -301,8 +301,7 @@ impl Tally {
             }
         }
         if let Some(checked) = &result.gradient {
-            let passed = result.outcome == Outcome::Passed;
-            (self.gradients).add(&result.name(), result.limit, passed, checked);
+            self.gradients.add(result, checked);
         }
         if let Some(nmse) = result.nmse {
             let candidate = Worst {

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::outcome::CaseResult;
 use crate::schedule::Queue;
+use crate::verify;
 use crate::worker::{MARK, READY};
 
 /// How often a worker is started that ends before it is ready: the system may have ended it, for want of memory or otherwise.
@@ -53,7 +54,8 @@ impl Recipe {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if std::env::var_os(SIMULATOR_THREADS).is_none() {
+        // With the verifier it has one thread, and refuses to be asked for more.
+        if !verify::is_built_in() && std::env::var_os(SIMULATOR_THREADS).is_none() {
             command.env(SIMULATOR_THREADS, self.threads.to_string());
         }
         command

@@ -57,6 +57,8 @@ struct Raw {
     counters: Counters,
     /// Bytes that kernels load from device memory and store there: zero without the verifier, so that it alone tells them.
     device_bytes: [u64; 2],
+    /// The same of faults that the verifier saw and has not kept.
+    lost_findings: u64,
 }
 
 impl Raw {

@@ -86,6 +86,8 @@ struct Finding {
 #[derive(Debug)]
 struct Report {
     findings: Vec<Finding>,
+    /// How often a fault was seen that is not among them.
+    lost: u64,
     /// Lines, and how often lanes met there.
     barriers: Vec<(u32, u64)>,
     fault: Option<String>,
@@ -164,17 +166,22 @@ fn finding(fields: &[&str], lines: &Loader) -> Finding {
 
 /// What the verifier says of a run. Its process ends well unless a dispatch failed.
 fn verify(arguments: &[&str]) -> Report {
-    let output = Command::new(driver()).args(arguments).output().unwrap();
+    report(Command::new(driver()).args(arguments))
+}
+
+fn report(run: &mut Command) -> Report {
+    let output = run.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
-        "{arguments:?}: {} {text} {errors}",
+        "{run:?}: {} {text} {errors}",
         output.status
     );
     let lines = Loader::new(driver()).unwrap();
     let mut report = Report {
         findings: Vec::new(),
+        lost: 0,
         barriers: Vec::new(),
         fault: None,
         writer: None,
@@ -184,6 +191,7 @@ fn verify(arguments: &[&str]) -> Report {
         let fields: Vec<&str> = line.split('\t').collect();
         match fields[0] {
             "finding" => report.findings.push(finding(&fields, &lines)),
+            "lost" => report.lost = number(fields[1]),
             "barrier" => report.barriers.push((number(fields[2]), number(fields[4]))),
             "fault" => report.fault = Some(fields[1].to_owned()),
             "writer" => {
@@ -430,6 +438,29 @@ fn a_result_that_depends_on_the_order_is_blamed_on_its_last_writer() {
         assert_eq!(report.writer, blamed);
         assert!(!report.findings.is_empty());
     }
+}
+
+/// Faults that are known would hide others, if nobody counted what there is no room for.
+#[test]
+fn faults_beyond_the_list_are_counted() {
+    let report = verify(&["findings=4096", "kernel_initialised_threadgroup"]);
+    assert_eq!((report.findings.len(), report.lost), (4096, 0));
+    let report = verify(&["findings=4097", "kernel_uninitialised_threadgroup"]);
+    assert_eq!((report.findings.len(), report.lost), (4096, 2));
+    // What is in the list already needs no room.
+    let report = verify(&["findings=4096", "findings=4096", "kernel_copy"]);
+    assert_eq!((report.findings.len(), report.lost), (4096, 0));
+}
+
+#[test]
+fn more_threads_than_one_are_refused() {
+    let asked = |threads| {
+        let mut run = Command::new(driver());
+        report(run.arg("kernel_copy").env("METAL_SIM_THREADS", threads)).fault
+    };
+    assert_eq!(asked("1"), None);
+    let refused = "METAL_SIM_THREADS=2: this simulator has its verifier, which runs on one thread";
+    assert!(asked("2").is_some_and(|fault| fault.contains(refused)));
 }
 
 #[test]

@@ -78,14 +78,13 @@ impl<'g> Leaves<'g> {
         }
     }
 
-    /// The same leaves with another look at each that is a tensor, which `look` gets with its place.
+    /// The same leaves with another look at each that is a tensor.
     pub(super) fn mapped(
         &self,
-        look: impl Fn(usize, Tensor<'g>) -> ggml_rs::Result<Tensor<'g>>,
+        look: impl Fn(Tensor<'g>) -> ggml_rs::Result<Tensor<'g>>,
     ) -> ggml_rs::Result<Self> {
-        let leaves = self.leaves.iter().enumerate();
-        let leaves = leaves.map(|(place, &leaf)| match leaf {
-            Leaf::Tensor(tensor) => look(place, tensor).map(Leaf::Tensor),
+        let leaves = self.leaves.iter().map(|&leaf| match leaf {
+            Leaf::Tensor(tensor) => look(tensor).map(Leaf::Tensor),
             ids => Ok(ids),
         });
         Ok(Self {

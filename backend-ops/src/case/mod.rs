@@ -2,6 +2,7 @@
 
 mod gradient;
 mod graph;
+mod layout;
 mod leaves;
 mod measure;
 mod smaller;
@@ -9,10 +10,11 @@ mod variant;
 
 pub use gradient::Gradient;
 pub use graph::CaseGraph;
+pub use layout::Layout;
 pub use leaves::Leaves;
 pub use measure::{Measure, Ranks};
 pub(crate) use smaller::{find as find_smaller, smaller};
-pub use variant::{Layout, Variant};
+pub use variant::Variant;
 pub(crate) use variant::{laid_out, with_extremes, with_infinities};
 
 use ggml_rs::{DType, Route, Staging, Tensor};

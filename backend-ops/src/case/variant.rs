@@ -4,67 +4,8 @@ use std::sync::Arc;
 
 use ggml_rs::Tensor;
 
-use super::{Case, Choices, Gradient, Leaves, Measure, Relaxation};
+use super::{Case, Choices, Gradient, Layout, Leaves, Measure, Relaxation};
 use crate::data::{Init, Operand, OperandData};
-
-/// How the operands of a case lie in memory. What the op sees has the same shape each time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// As the case has them.
-    Plain,
-    /// Dimensions 0 and 1 exchanged: rows are not packed.
-    Columns,
-    /// Dimensions 1 and 2 exchanged: packed rows in another order.
-    Rows,
-    /// A window of a larger tensor, which begins one block and one row behind its start.
-    Window,
-}
-
-impl Layout {
-    /// Those that are not plain.
-    pub(crate) const OTHERS: [Self; 3] = [Self::Columns, Self::Rows, Self::Window];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Columns => "columns",
-            Self::Rows => "rows",
-            Self::Window => "window",
-        }
-    }
-
-    /// The operand to store so that the op sees this one. Ids are left alone.
-    fn stored(self, operand: Operand) -> Operand {
-        if is_ids(&operand) {
-            return operand;
-        }
-        let ([n0, n1, n2, n3], block) = (operand.ne, operand.dtype.block_len());
-        let ne = match self {
-            Self::Plain => operand.ne,
-            Self::Columns => [n1, n0, n2, n3],
-            Self::Rows => [n0, n2, n1, n3],
-            Self::Window => [n0 + 2 * block, n1 + 1, n2 + 1, n3],
-        };
-        Operand { ne, ..operand }
-    }
-
-    /// What the op sees of the stored operand.
-    fn view<'g>(self, stored: Tensor<'g>, ne: [usize; 4]) -> ggml_rs::Result<Tensor<'g>> {
-        match self {
-            Self::Plain => Ok(stored),
-            Self::Columns => stored.transpose(),
-            Self::Rows => stored.permute([0, 2, 1, 3]),
-            Self::Window => {
-                let [nb0, nb @ ..] = stored.strides();
-                stored.view(ne, nb, nb0 + nb[0])
-            }
-        }
-    }
-}
-
-fn is_ids(operand: &Operand) -> bool {
-    matches!(operand.init, Init::Experts(_) | Init::Rows { .. })
-}
 
 /// A case with its operands laid out or filled otherwise.
 pub struct Variant {
@@ -143,8 +84,7 @@ impl Case for Variant {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let seen = self.case.operands();
-        let views = leaves.mapped(|place, tensor| self.layout.view(tensor, seen[place].ne))?;
+        let views = leaves.mapped(|tensor| self.layout.view(tensor))?;
         self.case.build(&views)
     }
 

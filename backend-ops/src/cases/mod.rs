@@ -5,7 +5,6 @@ pub(crate) mod arrange;
 pub(crate) mod attention;
 pub(crate) mod conv;
 mod custom;
-pub(crate) mod form;
 mod glu;
 mod image;
 mod iq4_nl;

@@ -7,19 +7,25 @@
 //! - the graph's own backward in f64 must agree with the differences: a wrong rule shows however small its error is;
 //! - the device must agree with both in every element, with operands in one buffer and in buffers of their own.
 //!
-//! A case without an F32 operand to train, or whose op has no backward, is not supported, and no pass.
+//! A case without an F32 operand to train, or whose op has no backward, is not supported, and no pass. Nor is one of which the CPU
+//! computed a part for the device. An operand without a gradient among others that have one is named with the reason; the kept table of
+//! all of them (`Table`, docs/gradients.md) tells when a rule begins to refuse one.
 
 mod checked;
+mod operands;
+mod table;
 
 pub use checked::{Checked, Sum};
+pub use table::Table;
 
 use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
-use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph, Route};
+use ggml_rs::{BackwardOptions, Builder, DType, Device, Route};
 
 use crate::case::{Case, CaseGraph, Choices, Leaves};
-use crate::data::{Init, Operand, OperandData};
+use crate::data::{Operand, OperandData};
 use crate::outcome::{CaseResult, Failure, Outcome};
 use crate::runner::{Settings, refused_by_ggml_rs};
+use operands::Training;
 
 /// The most elements of an operand of which differences are taken: each takes four evaluations of the whole graph.
 const MOST_ELEMENTS: usize = 32;
@@ -43,37 +49,57 @@ pub(crate) fn judge(
         Err(refused) => return Ok(Outcome::Unsupported(refused_by_ggml_rs(refused))),
         Ok(built) => built,
     };
-    if !is_float(built.output.dtype()) {
-        let reason = format!("the result is of {}", built.output.dtype());
+    if let Some(reason) = integral(&built).or_else(|| too_large(case)) {
         return Ok(Outcome::Unsupported(reason));
     }
-    if let Some(reason) = too_large(case) {
-        return Ok(Outcome::Unsupported(reason));
+    let looked = operands::look(case, settings.choices)?;
+    match Training::of(case, &looked) {
+        Err(reason) => Ok(Outcome::Unsupported(reason)),
+        Ok(training) => check(case, &built, training, device, settings, result),
     }
-    let mut outcome = Outcome::Unsupported("no operand can be trained".to_owned());
-    for operands in trainings(case) {
-        // Before anything is computed.
-        if let Err(error) = differentiate(case, &operands, settings) {
-            outcome = not_differentiable(error)?;
-            continue;
-        }
-        let data = generate(case, &operands, settings.seed)?;
-        match unsuited(&built, &operands, &data) {
-            Err(error) => return not_differentiable(error),
-            Ok(Some(reason)) => return Ok(Outcome::Unsupported(reason)),
-            Ok(None) => {}
-        }
-        let options = options(case, &built, &operands, device, settings);
-        match gradients_of(&options, |g| subject(case, g, &operands, &data, settings)) {
-            Err(error) => outcome = not_differentiable(error)?,
-            Ok(report) => {
-                let checked = result.gradient.insert(Box::new(Checked::new(&report)));
-                verdict(&report, checked)?;
-                return Ok(Outcome::Passed);
-            }
-        }
+}
+
+fn check(
+    case: &dyn Case,
+    built: &CaseGraph,
+    training: Training,
+    device: Device,
+    settings: Settings,
+    result: &mut CaseResult,
+) -> Result<Outcome, Failure> {
+    let operands = &training.operands;
+    let data = generate(case, operands, settings.seed)?;
+    match unsuited(built, operands, &data) {
+        Err(error) => return not_computable(error),
+        Ok(Some(reason)) => return Ok(Outcome::Unsupported(reason)),
+        Ok(None) => {}
     }
-    Ok(outcome)
+    let options = options(case, built, operands, device, settings);
+    let report = match gradients_of(&options, |g| subject(case, g, operands, &data, settings)) {
+        Err(error) => return not_computable(error),
+        Ok(report) => report,
+    };
+    let checked = Checked::new(&report, training.trained, training.untrained);
+    let checked = result.gradient.insert(Box::new(checked));
+    verdict(&report, checked)?;
+    Ok(passed(checked))
+}
+
+/// A device has passed where it computed everything. What the CPU computed for it is upstream's "not supported", however right.
+fn passed(checked: &Checked) -> Outcome {
+    match checked.on_cpu.is_empty() {
+        true => Outcome::Passed,
+        false => Outcome::Unsupported(format!(
+            "{} left to the CPU, with which the gradient is right",
+            checked::listed(&checked.on_cpu)
+        )),
+    }
+}
+
+/// Why a case has no gradient whatever its operands are.
+fn integral(built: &CaseGraph) -> Option<String> {
+    let dtype = built.output.dtype();
+    (!is_float(dtype)).then(|| format!("the result is of {dtype}"))
 }
 
 /// Why there is no memory for the differences of a case. Its op's smaller cases have the same rule.
@@ -117,23 +143,6 @@ fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// Builds the case's graph with a backward, which is thrown away.
-fn differentiate(case: &dyn Case, operands: &[Operand], settings: Settings) -> ggml_rs::Result<()> {
-    Graph::build(|g| {
-        let (leaves, _) = Leaves::declare(g, operands, settings.choices, true)?;
-        let result = case.build(&leaves)?;
-        let result = match result.dtype() {
-            DType::F32 if result.is_contiguous() => result,
-            DType::F32 => result.cont()?,
-            _ => result.cast(DType::F32)?,
-        };
-        let loss = result.sum()?;
-        g.backward(loss)?;
-        g.output("loss", loss)
-    })?;
-    Ok(())
-}
-
 /// A result with which an f32 still has room for a sum of gradients.
 const LARGEST: f64 = 1e30;
 
@@ -142,48 +151,6 @@ fn is_near_one(values: &[f32]) -> bool {
         .iter()
         .fold(0.0, |most: f32, value| most.max(value.abs()));
     values.iter().all(|value| value.is_finite()) && (1e-2..=1e3).contains(&largest)
-}
-
-/// The case's operands with those marked that are trained, in the order in which it is tried: those that the case names. Where it
-/// names none, which is so for ops that upstream has no backward of, all that can be; then the first alone, as an op may have a
-/// gradient for one operand and not for another.
-fn trainings(case: &dyn Case) -> Vec<Vec<Operand>> {
-    let named = case.operands();
-    if named.iter().any(|operand| operand.trained) {
-        return vec![within_range(case, named)];
-    }
-    let all: Vec<_> = named.into_iter().map(trained).collect();
-    let first = all.iter().position(|operand| operand.trained);
-    let Some(first) = first else {
-        return Vec::new();
-    };
-    let mut alone = all.clone();
-    let others = alone.iter_mut().skip(first + 1);
-    others.for_each(|operand| operand.trained = false);
-    let several = all.iter().filter(|operand| operand.trained).count() > 1;
-    let both = if several { vec![all, alone] } else { vec![all] };
-    let both = both.into_iter();
-    both.map(|operands| within_range(case, operands)).collect()
-}
-
-/// The operand, trained if it can be: what is filled with ids, or with numbers that count, cannot.
-fn trained(operand: Operand) -> Operand {
-    match operand.init {
-        Init::Uniform(_) | Init::Drawn(_) => operand.trained(),
-        _ => operand,
-    }
-}
-
-/// The trained operands in the range that the case sets for gradients.
-fn within_range(case: &dyn Case, mut operands: Vec<Operand>) -> Vec<Operand> {
-    if let Some(range) = case.gradient().range {
-        // Values of other kinds are what their case is about.
-        let uniform = |operand: &&mut Operand| matches!(operand.init, Init::Uniform(_));
-        let trained = operands.iter_mut().filter(|operand| operand.trained);
-        let trained = trained.filter(uniform);
-        trained.for_each(|operand| operand.init = Init::Uniform(range));
-    }
-    operands
 }
 
 fn generate(case: &dyn Case, operands: &[Operand], seed: u64) -> ggml_rs::Result<Vec<OperandData>> {
@@ -251,16 +218,13 @@ fn subject<'g>(
     Ok(subject)
 }
 
-/// What an error of a check says about the case: that there is no gradient, or that something failed.
-fn not_differentiable(error: ggml_rs::Error) -> Result<Outcome, Failure> {
+/// What an error of a check says about the case: that it cannot be computed, or that something failed. That there is no gradient was
+/// found out before.
+fn not_computable(error: ggml_rs::Error) -> Result<Outcome, Failure> {
     let reason = match &error {
-        ggml_rs::Error::NotDifferentiable(why) => format!("{}: {}", why.op, why.reason),
         ggml_rs::Error::Unsupported(why) => format!("{} on {}: {}", why.op, why.device, why.reason),
         // The backward of a gather of rows is a product with zeros and ones, which may be far larger than the operands.
         ggml_rs::Error::Alloc { what, .. } if what == REFERENCE => error.to_string(),
-        _ if error.to_string().contains(FLAT) => {
-            "its result is constant wherever it is defined".to_owned()
-        }
         _ => return Err(error.into()),
     };
     Ok(Outcome::Unsupported(reason))

@@ -6,7 +6,7 @@
 use ggml_rs::DType::{BF16, F16, F32, IQ2_XS, MXFP4, Q4_0, Q4_K, Q6_K, Q8_0};
 use ggml_rs::{DType, SortOrder};
 
-use crate::case::{Case, boxed};
+use crate::case::{Case, Layout, boxed};
 use crate::cases::arrange::{TRANSPOSED, UNPERMUTED};
 use crate::cases::attention::flash::FlashCase;
 use crate::cases::conv::col2im_1d::Col2im1d;
@@ -15,7 +15,6 @@ use crate::cases::conv::conv_2d_dw::Conv2dDw;
 use crate::cases::conv::conv_3d::Conv3dDirect;
 use crate::cases::conv::conv_transpose_2d::ConvTranspose2d;
 use crate::cases::conv::im2col::Im2col;
-use crate::cases::form::Form;
 use crate::cases::matmul::hadamard::{self, Hadamard};
 use crate::cases::matmul::mul_mat_id::{experts, fusion::MulMatIdFusion};
 use crate::cases::recurrent::gated_delta_net::DeltaNet;
@@ -78,7 +77,7 @@ fn conv_2d() -> Vec<Conv2dDirect> {
             padding: [0, 0],
             dilation: [1, 1],
             cwhn: false,
-            form: Form::Packed,
+            layout: Layout::Plain,
         })
     };
     [F32, F16].into_iter().flat_map(case).collect()
@@ -131,7 +130,7 @@ fn argmax() -> Vec<Argmax> {
         .map(|ne| Argmax {
             dtype: F32,
             ne,
-            form: Form::Packed,
+            layout: Layout::Plain,
             negative: false,
         })
         .to_vec()
@@ -185,7 +184,7 @@ fn conv_2d_dw() -> Vec<Conv2dDw> {
             dilation: 1,
             cwhn,
             type_kernel: F32,
-            form: Form::Packed,
+            layout: Layout::Plain,
         })
         .to_vec()
 }
@@ -202,7 +201,7 @@ fn conv_transpose_2d() -> Vec<ConvTranspose2d> {
             ne_input,
             ne_kernel,
             stride,
-            form: Form::Packed,
+            layout: Layout::Plain,
         })
     };
     [F32, F16].into_iter().flat_map(case).collect()
@@ -258,7 +257,7 @@ fn ssm_conv() -> Vec<SsmConv> {
         ne_a: [tokens, channels, 1, 1],
         ne_b: [4, channels, 1, 1],
         then,
-        form: Form::Packed,
+        layout: Layout::Plain,
     })
     .to_vec()
 }

@@ -1,4 +1,5 @@
-//! Upstream's machine-readable formats: SQL and CSV, and JSON lines with the same fields and a hash of the result.
+//! Upstream's machine-readable formats: SQL and CSV, and JSON lines with the same fields, a hash of the result, and what was checked
+//! of a gradient.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use super::{DeviceInfo, Header, Report};
 use crate::case::Case;
+use crate::grad::Checked;
 use crate::outcome::{CaseResult, Outcome};
 use crate::study::{Arm, MAX_ABS, Path};
 
@@ -180,6 +182,12 @@ pub enum RowFormat {
     Json,
 }
 
+/// What stands behind the fields of a checked gradient's row, in JSON only.
+#[derive(Serialize)]
+struct Gradient<'a> {
+    gradient: &'a Checked,
+}
+
 /// The fields of CSV rows, which upstream prints in the order of the full row.
 const CSV_FIELDS: [&str; 7] = [
     "backend_name",
@@ -300,7 +308,10 @@ impl<W: Write> Report for RowReport<W> {
             test_mode: self.mode,
             ..Row::new(&self.build_hash, device, result, SystemTime::now())
         };
-        self.write_row(&row)?;
+        match &result.gradient {
+            Some(gradient) => self.write_with(&row, &Gradient { gradient })?,
+            None => self.write_row(&row)?,
+        }
         for arm in &result.arms {
             self.write_row(&Row::of_arm(&row, arm))?;
         }
@@ -367,6 +378,34 @@ mod tests {
         assert_eq!(row.as_object().map(serde_json::Map::len), Some(17));
         assert_eq!(row["passed"], true);
         assert_eq!(row["build_commit"], "abc");
+    }
+
+    #[test]
+    fn a_gradients_row_names_its_operands_and_what_the_cpu_did() {
+        let checked = Checked {
+            trained: vec!["a".to_owned()],
+            untrained: [("b".to_owned(), "why".to_owned())].into(),
+            on_cpu: ["REPEAT_BACK".to_owned()].into(),
+            ..Checked::default()
+        };
+        let result = CaseResult {
+            gradient: Some(Box::new(checked)),
+            ..samples::result(Outcome::Unsupported("CPU".into()))
+        };
+        let mut out = Vec::new();
+        let mut report = RowReport::new(&mut out, RowFormat::Json);
+        report
+            .end_case(&samples::device(), &result)
+            .expect("writing to memory");
+        let row: serde_json::Value = serde_json::from_slice(&out).expect("one object");
+        assert_eq!(
+            (&row["passed"], &row["supported"]),
+            (&false.into(), &false.into())
+        );
+        let gradient = &row["gradient"];
+        assert_eq!(gradient["trained"][0], "a");
+        assert_eq!(gradient["untrained"]["b"], "why");
+        assert_eq!(gradient["on_cpu"][0], "REPEAT_BACK");
     }
 
     #[test]

@@ -24,12 +24,14 @@ pub(crate) fn compute(
         Rules::Hardware => Lockstep::Hardware,
         Rules::Strict => Lockstep::Strict,
     });
+    let lost = verifier.lost_findings();
     let ascending = run(case, choices, &verifier, Order::Ascending, target, data);
     let reversed = run(case, choices, &verifier, Order::Reversed, target, data);
     verifier.set_order(Order::Ascending);
     let findings = verifier.take_findings().into_iter();
     let unknown = findings.filter(|finding| !known::is_known(finding));
-    let lines: Vec<_> = unknown.map(|finding| finding.to_string()).collect();
+    let mut lines: Vec<_> = unknown.map(|finding| finding.to_string()).collect();
+    lines.extend(beyond(verifier.lost_findings().saturating_sub(lost)));
     if !lines.is_empty() {
         return Err(Failure::Rules(lines));
     }
@@ -44,6 +46,12 @@ pub(crate) fn compute(
             dispatches: ascending.dispatches,
         }),
     }
+}
+
+/// What to say of faults that the list of findings had no room for: they may be unknown ones.
+fn beyond(lost: u64) -> Option<String> {
+    (lost > 0)
+        .then(|| format!("faults were seen {lost} times more, when the list of findings was full"))
 }
 
 /// A finished run, with the plan that knows where the result lies.

@@ -2,7 +2,8 @@
 //!
 //! With the feature `verifier` the simulated device checks each access to memory that a kernel makes. Plans run as ever,
 //! many times slower; then the device is asked what it has found. What it finds holds for the memory model of the Metal
-//! Shading Language; nothing is known about a real device.
+//! Shading Language; nothing is known about a real device. It runs one threadgroup at a time, on one thread: `METAL_SIM_THREADS` may
+//! not ask for more.
 //!
 //! ```
 //! use ggml_rs::{Device, sim::Verifier};
@@ -126,7 +127,7 @@ impl Verifier {
     }
 
     /// What was found since the last call, oldest first: each kind of fault at each pair of places once. No more than 4096 are kept
-    /// between two calls.
+    /// between two calls; [`Verifier::lost_findings`] counts what was seen beyond.
     #[must_use]
     pub fn take_findings(&self) -> Vec<Finding> {
         let raw = self.functions.take_findings();
@@ -139,13 +140,22 @@ impl Verifier {
             .collect()
     }
 
+    /// How often a fault was seen since the process started that is not among the findings, as there was no room left. If it grows,
+    /// more is wrong than the findings say.
+    #[must_use]
+    pub fn lost_findings(&self) -> u64 {
+        self.counted().lost_findings
+    }
+
     /// What kernels have moved since the process started, by all plans on the device together.
     #[must_use]
     pub fn device_bytes(&self) -> DeviceBytes {
-        let [read, written] = super::Raw::read(self.device)
-            .unwrap_or_default()
-            .device_bytes;
+        let [read, written] = self.counted().device_bytes;
         DeviceBytes { read, written }
+    }
+
+    fn counted(&self) -> super::Raw {
+        super::Raw::read(self.device).unwrap_or_default()
     }
 
     /// Sets what orders the lanes of a simdgroup, for dispatches from now on.

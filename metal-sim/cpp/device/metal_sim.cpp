@@ -2,6 +2,7 @@
 
 #include "../runtime/dispatcher.h"
 #include "../runtime/fault.h"
+#include "../verifier/findings.h"
 #include "../verifier/traffic.h"
 
 extern "C" {
@@ -9,6 +10,7 @@ extern "C" {
 void metal_sim_counters_reset(void) {
     metal_sim::reset_counters();
     metal_sim::verifier::reset_traffic();
+    metal_sim::verifier::reset_lost_findings();
 }
 
 void metal_sim_counters_read(metal_sim_counters * counters) {
@@ -24,6 +26,7 @@ void metal_sim_counters_read(metal_sim_counters * counters) {
     const metal_sim::verifier::traffic t = metal_sim::verifier::device_traffic();
     counters->device_bytes_read          = t.read;
     counters->device_bytes_written       = t.written;
+    counters->lost_findings              = metal_sim::verifier::lost_findings();
 }
 
 const char * metal_sim_last_fault(void) {

@@ -23,6 +23,9 @@ struct metal_sim_counters {
     /* Only in a device with the verifier, which sees each access; else 0. What kernels load and store, as if there were no cache. */
     uint64_t device_bytes_read;
     uint64_t device_bytes_written;
+
+    /* Only in a device with the verifier: how often a fault was seen that is not among the findings, which had no room left. */
+    uint64_t lost_findings;
 };
 
 void metal_sim_counters_reset(void);
@@ -88,7 +91,7 @@ struct metal_sim_finding {
     uint32_t               reserved;
 };
 
-/* Moves up to `capacity` findings out, oldest first. Returns how many. */
+/* Moves up to `capacity` findings out, oldest first. Returns how many. No more than 4096 are kept, and the others counted. */
 size_t metal_sim_verifier_take(struct metal_sim_finding * findings, size_t capacity);
 
 /* The file that findings' `pc` are offsets in; "" for the program itself. */

@@ -43,7 +43,8 @@ bool parse_number(const char * text, uint64_t & value) {
 
 settings settings::from_environment() {
     settings s;
-    s.threads = std::clamp(std::thread::hardware_concurrency(), 1u, max_threads);
+    // The verifier sees one threadgroup at a time.
+    s.threads = verifier::enabled ? 1 : std::clamp(std::thread::hardware_concurrency(), 1u, max_threads);
 
     if (const char * text = std::getenv("METAL_SIM_ORDER")) {
         if (!parse_order(text, s.order)) {
@@ -57,10 +58,12 @@ settings settings::from_environment() {
     }
     if (const char * text = std::getenv("METAL_SIM_THREADS")) {
         uint64_t threads = 0;
-        if (parse_number(text, threads) && threads >= 1 && threads <= max_threads) {
-            s.threads = static_cast<uint32_t>(threads);
-        } else {
+        if (!parse_number(text, threads) || threads < 1 || threads > max_threads) {
             s.error = std::string("METAL_SIM_THREADS=") + text + ": expected 1 to 16";
+        } else if (verifier::enabled && threads != 1) {
+            s.error = std::string("METAL_SIM_THREADS=") + text + ": this simulator has its verifier, which runs on one thread";
+        } else {
+            s.threads = static_cast<uint32_t>(threads);
         }
     }
     if (const char * text = std::getenv("METAL_SIM_LOCKSTEP")) {
@@ -70,9 +73,6 @@ settings settings::from_environment() {
         } else if (strict && !verifier::enabled) {
             s.error = "METAL_SIM_LOCKSTEP=strict: this simulator was built without its verifier";
         }
-    }
-    if (verifier::enabled) {
-        s.threads = 1;
     }
     return s;
 }

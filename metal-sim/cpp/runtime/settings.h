@@ -13,7 +13,7 @@ enum class lane_order : uint32_t { ascending, reversed, random };
 struct settings {
     lane_order  order   = lane_order::ascending;  // METAL_SIM_ORDER
     uint64_t    seed    = 1;                      // METAL_SIM_SEED, for the random order
-    uint32_t    threads = 1;                      // METAL_SIM_THREADS, default: one per CPU, at most 16
+    uint32_t    threads = 1;                      // METAL_SIM_THREADS, default: one per CPU, at most 16; 1 with the verifier
     std::string error;                            // what is wrong with the environment; then nothing runs
 
     static settings from_environment();

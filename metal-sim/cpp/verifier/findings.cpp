@@ -22,6 +22,7 @@ struct store {
     std::deque<metal_sim_finding> all;
     std::map<key, size_t>         known;  // position in `all`, counted from the first that was ever there
     size_t                        taken = 0;
+    uint64_t                      lost  = 0;
 };
 
 store & findings() {
@@ -43,11 +44,24 @@ void record(const metal_sim_finding & f) {
         return;
     }
     if (s.all.size() == max_findings) {
+        ++s.lost;
         return;
     }
     s.known.emplace(k, s.taken + s.all.size());
     s.all.push_back(f);
     s.all.back().count = 1;
+}
+
+uint64_t lost_findings() {
+    store &                           s = findings();
+    const std::lock_guard<std::mutex> guard(s.lock);
+    return s.lost;
+}
+
+void reset_lost_findings() {
+    store &                           s = findings();
+    const std::lock_guard<std::mutex> guard(s.lock);
+    s.lost = 0;
 }
 
 size_t take_findings(metal_sim_finding * out, size_t capacity) {

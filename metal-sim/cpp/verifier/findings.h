@@ -4,6 +4,7 @@
 #include "../device/metal_sim.h"
 
 #include <cstddef>
+#include <cstdint>
 
 namespace metal_sim {
 namespace verifier {
@@ -13,6 +14,22 @@ void record(const metal_sim_finding & f);
 
 // Moves up to `capacity` findings out, oldest first, and returns how many.
 size_t take_findings(metal_sim_finding * out, size_t capacity);
+
+#ifdef METAL_SIM_VERIFIER
+
+// How often a fault was seen that is not among the findings, as there was no room left.
+uint64_t lost_findings();
+void     reset_lost_findings();
+
+#else
+
+inline uint64_t lost_findings() {
+    return 0;
+}
+
+inline void reset_lost_findings() {}
+
+#endif
 
 // Copies `text`, cut to what fits.
 template <size_t size> void copy_text(char (&to)[size], const char * text) {

@@ -1,7 +1,9 @@
 // Runs kernels under the verifier and prints what it finds, one line each, tab-separated.
-// Usage: driver [strict] [order=N] [remove=FILE:LINE] [threads=N] [groups=N] [write-dst] [wide-dst] [segment] KERNEL...
+// Usage: driver [strict] [order=N] [remove=FILE:LINE] [threads=N] [groups=N] [findings=N] [write-dst] [wide-dst] [segment] KERNEL...
+//   findings: so many are there before a kernel runs.
 //   segment: the kernels run without a memory barrier between them.
 #include "../../cpp/device/metal_sim.h"
+#include "../../cpp/verifier/findings.h"
 #include "../../cpp/verifier/hooks.h"
 #include "dispatcher.h"
 #include "fault.h"
@@ -39,6 +41,17 @@ bool value_of(const std::string & argument, const char * name, std::string & val
     return true;
 }
 
+// Findings at as many places.
+void record(unsigned count) {
+    metal_sim_finding f = {};
+    f.detector          = METAL_SIM_UNINITIALISED;
+    f.at.access         = 1;
+    for (unsigned i = 1; i <= count; ++i) {
+        f.at.pc = i;
+        metal_sim::verifier::record(f);
+    }
+}
+
 options parse(int argc, char ** argv) {
     options o;
     for (int i = 1; i < argc; ++i) {
@@ -58,6 +71,8 @@ options parse(int argc, char ** argv) {
             o.threads = static_cast<unsigned>(std::atoi(value.c_str()));
         } else if (value_of(a, "groups", value)) {
             o.groups = static_cast<unsigned>(std::atoi(value.c_str()));
+        } else if (value_of(a, "findings", value)) {
+            record(static_cast<unsigned>(std::atoi(value.c_str())));
         } else if (value_of(a, "remove", value)) {
             const size_t colon = value.rfind(':');
             metal_sim_verifier_remove_barrier(value.substr(0, colon).c_str(),
@@ -153,6 +168,7 @@ int main(int argc, char ** argv) {
             print(findings[i]);
         }
     }
+    std::printf("lost\t%llu\n", static_cast<unsigned long long>(metal_sim::verifier::lost_findings()));
     metal_sim_barrier barriers[16];
     const size_t      met = metal_sim_verifier_barriers(barriers, 16);
     for (size_t i = 0; i < met && i < 16; ++i) {

@@ -2,8 +2,7 @@
 
 use ggml_rs::{Conv2d, DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves};
+use crate::case::{Case, Choices, Layout, Leaves};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -25,7 +24,7 @@ pub struct Conv2dDirect {
     /// Whether channels lie next to each other in memory.
     pub cwhn: bool,
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Conv2dDirect {
@@ -56,19 +55,20 @@ impl Case for Conv2dDirect {
             .with("dilation0", d0)
             .with("dilation1", d1)
             .with("cwhn", self.cwhn)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
+            self.layout
+                .stored(Operand::new("input", DType::F32, self.ne_input)),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let (mut input, mut kernel) = (self.form.of(leaves[0])?, leaves[1]);
+        let (mut input, mut kernel) = (self.layout.view(leaves[0])?, leaves[1]);
         if self.cwhn {
             (input, kernel) = super::by_channel(input, kernel)?;
         }
@@ -103,7 +103,7 @@ pub(super) fn cases() -> Vec<Conv2dDirect> {
             padding: [1, 1],
             dilation: [1, 1],
             cwhn: false,
-            form: Form::Packed,
+            layout: Layout::Plain,
         });
     }
     cases.extend(ours());
@@ -158,7 +158,7 @@ fn both(
             padding,
             dilation,
             cwhn: false,
-            form: Form::Packed,
+            layout: Layout::Plain,
         })
         .into()
 }
@@ -175,10 +175,10 @@ fn ours() -> Vec<Conv2dDirect> {
             padding: [1, 3],
             dilation: [1, 2],
             cwhn: false,
-            form: Form::Packed,
+            layout: Layout::Plain,
         };
-        cases.extend(Form::VIEWS.map(|form| Conv2dDirect {
-            form,
+        cases.extend(Layout::OTHERS.map(|layout| Conv2dDirect {
+            layout,
             ..ragged.clone()
         }));
         cases.push(ragged.clone());

@@ -2,8 +2,7 @@
 
 use ggml_rs::{Conv2d, DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Leaves, smaller};
+use crate::case::{Case, Layout, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -25,7 +24,7 @@ pub struct Conv2dDw {
     /// Type of the kernel.
     pub type_kernel: DType,
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for Conv2dDw {
@@ -42,13 +41,14 @@ impl Case for Conv2dDw {
             .with("dilation", self.dilation)
             .with("cwhn", self.cwhn)
             .with_unless_default("type_kernel", self.type_kernel, DType::F32)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
+            self.layout
+                .stored(Operand::new("input", DType::F32, self.ne_input)),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
     }
@@ -63,7 +63,7 @@ impl Case for Conv2dDw {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let (mut input, mut kernel) = (self.form.of(leaves[0])?, leaves[1]);
+        let (mut input, mut kernel) = (self.layout.view(leaves[0])?, leaves[1]);
         if self.cwhn {
             (input, kernel) = super::by_channel(input, kernel)?;
         }
@@ -91,7 +91,7 @@ pub(super) fn cases() -> Vec<Conv2dDw> {
             dilation,
             cwhn: false,
             type_kernel: DType::F32,
-            form: Form::Packed,
+            layout: Layout::Plain,
         };
     let upstream = [
         square([17, 34, 9, 1], [1, 0, 1]),
@@ -117,8 +117,8 @@ pub(super) fn cases() -> Vec<Conv2dDw> {
             }
         }
     }
-    cases.extend(Form::VIEWS.map(|form| Conv2dDw {
-        form,
+    cases.extend(Layout::OTHERS.map(|layout| Conv2dDw {
+        layout,
         ..square([17, 9, 5, 2], [2, 1, 1])
     }));
     cases

@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -19,7 +18,7 @@ pub struct ConvTranspose1d {
     /// Type of the kernel.
     pub type_kernel: DType,
     /// How the signal lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for ConvTranspose1d {
@@ -35,13 +34,14 @@ impl Case for ConvTranspose1d {
             .with("p0", 0)
             .with("d0", 1)
             .with_unless_default("type_kernel", self.type_kernel, DType::F32)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
+            self.layout
+                .stored(Operand::new("input", DType::F32, self.ne_input)),
             Operand::new("kernel", self.type_kernel, self.ne_kernel),
         ]
     }
@@ -56,7 +56,7 @@ impl Case for ConvTranspose1d {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        leaves[1].conv_transpose_1d(self.form.of(leaves[0])?, self.s0)
+        leaves[1].conv_transpose_1d(self.layout.view(leaves[0])?, self.s0)
     }
 
     /// With a kernel in half precision the CPU rounds the signal to it: 2^-22 of the square of each product, at most.
@@ -76,7 +76,7 @@ pub(super) fn cases() -> Vec<ConvTranspose1d> {
         ne_kernel: [k, outputs, channels, 1],
         s0,
         type_kernel: DType::F32,
-        form: Form::Packed,
+        layout: Layout::Plain,
     };
     let mut cases = Vec::new();
     for [outputs, channels] in [[1, 1], [1, 7], [9, 1], [9, 7]] {
@@ -105,8 +105,8 @@ pub(super) fn cases() -> Vec<ConvTranspose1d> {
             });
         }
     }
-    cases.extend(Form::VIEWS.map(|form| ConvTranspose1d {
-        form,
+    cases.extend(Layout::OTHERS.map(|layout| ConvTranspose1d {
+        layout,
         ..case([33, 7], [3, 5], 2)
     }));
     cases

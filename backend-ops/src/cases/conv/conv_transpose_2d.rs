@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Relaxation, relaxed, smaller};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -19,7 +18,7 @@ pub struct ConvTranspose2d {
     /// Elements of the result from element to element of the image.
     pub stride: usize,
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for ConvTranspose2d {
@@ -33,13 +32,14 @@ impl Case for ConvTranspose2d {
             .with("ne_input", self.ne_input)
             .with("ne_kernel", self.ne_kernel)
             .with("stride", self.stride)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         vec![
-            Operand::new("input", DType::F32, self.form.stored(self.ne_input)),
+            self.layout
+                .stored(Operand::new("input", DType::F32, self.ne_input)),
             Operand::new("kernel", self.kernel_type, self.ne_kernel),
         ]
     }
@@ -54,7 +54,7 @@ impl Case for ConvTranspose2d {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        leaves[1].conv_transpose_2d_p0(self.form.of(leaves[0])?, self.stride)
+        leaves[1].conv_transpose_2d_p0(self.layout.view(leaves[0])?, self.stride)
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
@@ -63,10 +63,10 @@ impl Case for ConvTranspose2d {
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
-        relaxed(self, [(self.form.left_out("the image"), packed)])
+        relaxed(self, [(self.layout.left_out("the image"), packed)])
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn cases() -> Vec<ConvTranspose2d> {
             ne_input,
             ne_kernel,
             stride,
-            form: Form::Packed,
+            layout: Layout::Plain,
         };
         cases.push(case([3, 2, 3, 1], [2, 2, 1, 3], 1));
         cases.push(case([10, 10, 9, 1], [3, 3, 1, 9], 2));
@@ -89,8 +89,8 @@ pub(super) fn cases() -> Vec<ConvTranspose2d> {
         cases.push(case([5, 4, 2, 3], [2, 2, 3, 2], 5));
         cases.push(case([2, 3, 2, 1], [33, 32, 1, 2], 1));
         cases.push(case([1; 4], [1; 4], 1));
-        cases.extend(Form::VIEWS.map(|form| ConvTranspose2d {
-            form,
+        cases.extend(Layout::OTHERS.map(|layout| ConvTranspose2d {
+            layout,
             ..case([9, 7, 3, 2], [3, 2, 2, 3], 2)
         }));
     }

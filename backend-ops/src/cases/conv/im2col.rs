@@ -2,8 +2,7 @@
 
 use ggml_rs::{Conv1d, Conv2d, DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Relaxation, relaxed, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Measure, Relaxation, relaxed, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -29,7 +28,7 @@ pub struct Im2col {
     /// Two dimensions, not one.
     pub is_2d: bool,
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the image holds extreme values.
     pub extremes: bool,
 }
@@ -47,7 +46,7 @@ impl Im2col {
             padding: [1, 1],
             dilation: [1, 1],
             is_2d: true,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         }
     }
@@ -98,13 +97,15 @@ impl Case for Im2col {
             .with("d0", d0)
             .with("d1", d1)
             .with("is_2D", self.is_2d)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let input = Operand::new("input", self.type_input, self.form.stored(self.ne_input));
+        let input = self
+            .layout
+            .stored(Operand::new("input", self.type_input, self.ne_input));
         vec![
             if self.extremes {
                 input.init(Init::Extremes)
@@ -125,7 +126,7 @@ impl Case for Im2col {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let (input, kernel) = (self.form.of(leaves[0])?, leaves[1]);
+        let (input, kernel) = (self.layout.view(leaves[0])?, leaves[1]);
         let ([s0, _], [p0, _], [d0, _]) = (self.stride, self.padding, self.dilation);
         if self.is_2d {
             let options = Conv2d::default()
@@ -152,7 +153,7 @@ impl Case for Im2col {
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
         let float = Self {
@@ -160,7 +161,7 @@ impl Case for Im2col {
             ..self.clone()
         };
         let variants = [
-            (self.form.left_out("the image"), packed),
+            (self.layout.left_out("the image"), packed),
             (format!("the image is {}", self.type_input), float),
         ];
         relaxed(self, variants)
@@ -236,9 +237,9 @@ fn ours() -> Vec<Im2col> {
             .of([33, 7, 3, 2], [3, 2, 3, 5])
             .steps([2, 1], [1, 0], [1, 2])
     };
-    for form in Form::VIEWS {
+    for layout in Layout::OTHERS {
         cases.push(Im2col {
-            form,
+            layout,
             ..ragged(F32S)
         });
     }

@@ -2,8 +2,7 @@
 
 use ggml_rs::{Conv3d, DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -27,7 +26,7 @@ pub struct Im2col3d {
     /// Whether the volume is the first part of what is stored, two less in each dimension.
     pub v: bool,
     /// How the volume lies in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the volume holds extreme values.
     pub extremes: bool,
 }
@@ -44,7 +43,7 @@ impl Im2col3d {
             padding: [1; 3],
             dilation: [1; 3],
             v: false,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         }
     }
@@ -75,14 +74,16 @@ impl Case for Im2col3d {
             }
         }
         vars.with("v", self.v)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         let [input, kernel, _] = self.types;
-        let volume = Operand::new("input", input, self.form.stored(self.ne_input));
+        let volume = self
+            .layout
+            .stored(Operand::new("input", input, self.ne_input));
         vec![
             if self.extremes {
                 volume.init(Init::Extremes)
@@ -103,7 +104,7 @@ impl Case for Im2col3d {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let mut input = self.form.of(leaves[0])?;
+        let mut input = self.layout.view(leaves[0])?;
         if self.v {
             let [_, nb1, nb2, nb3] = input.strides();
             input = input.view(self.ne_input.map(|n| n - 2), [nb1, nb2, nb3], 0)?;
@@ -175,9 +176,9 @@ fn ours() -> Vec<Im2col3d> {
         padding: [1, 0, 2],
         ..Im2col3d::new(types)
     };
-    let mut cases: Vec<Im2col3d> = (Form::VIEWS.into_iter())
-        .map(|form| Im2col3d {
-            form,
+    let mut cases: Vec<Im2col3d> = (Layout::OTHERS.into_iter())
+        .map(|layout| Im2col3d {
+            layout,
             ..ragged(F32S)
         })
         .collect();

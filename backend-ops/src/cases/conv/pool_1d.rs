@@ -2,9 +2,8 @@
 
 use ggml_rs::{DType, Pool, Pool1d, Tensor};
 
-use super::super::form::Form;
 use super::{POOLS, pool_name};
-use crate::case::{Case, Leaves, Measure, Relaxation, relaxed, smaller};
+use crate::case::{Case, Layout, Leaves, Measure, Relaxation, relaxed, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -24,7 +23,7 @@ pub struct Pooled1d {
     /// Elements by which windows stick out.
     pub p0: usize,
     /// How the signal lies in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the signal holds extreme values.
     pub extremes: bool,
 }
@@ -42,13 +41,15 @@ impl Case for Pooled1d {
             .with("k0", self.k0)
             .with("s0", self.s0)
             .with("p0", self.p0)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let input = Operand::new("input", self.type_input, self.form.stored(self.ne_input));
+        let input = self
+            .layout
+            .stored(Operand::new("input", self.type_input, self.ne_input));
         vec![match self.extremes {
             true => input.init(Init::Extremes),
             false => input.trained(),
@@ -63,7 +64,7 @@ impl Case for Pooled1d {
         let windows = Pool1d::new(self.pool_type, [self.k0])
             .stride([self.s0])
             .padding([self.p0]);
-        self.form.of(leaves[0])?.pool_1d(windows)
+        self.layout.view(leaves[0])?.pool_1d(windows)
     }
 
     fn measure(&self) -> Measure {
@@ -75,7 +76,7 @@ impl Case for Pooled1d {
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
         let float = Self {
@@ -83,7 +84,7 @@ impl Case for Pooled1d {
             ..self.clone()
         };
         let variants = [
-            (self.form.left_out("the signal"), packed),
+            (self.layout.left_out("the signal"), packed),
             (format!("the signal is {}", self.type_input), float),
         ];
         relaxed(self, variants)
@@ -101,7 +102,7 @@ pub(super) fn cases() -> Vec<Pooled1d> {
             k0,
             s0,
             p0,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         };
         for k0 in [1, 3] {
@@ -112,8 +113,8 @@ pub(super) fn cases() -> Vec<Pooled1d> {
             }
         }
         // Ours.
-        cases.extend(Form::VIEWS.map(|form| Pooled1d {
-            form,
+        cases.extend(Layout::OTHERS.map(|layout| Pooled1d {
+            layout,
             ..case(DType::F32, [33, 5, 3, 2], [4, 3, 2])
         }));
         for dtype in [DType::F32, DType::F16] {

@@ -2,9 +2,8 @@
 
 use ggml_rs::{DType, Pool, Pool2d, Tensor};
 
-use super::super::form::Form;
 use super::{POOLS, pool_name};
-use crate::case::{Case, Leaves, Measure};
+use crate::case::{Case, Layout, Leaves, Measure};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -24,7 +23,7 @@ pub struct Pooled2d {
     /// Elements by which windows stick out.
     pub p: [usize; 2],
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the image holds extreme values.
     pub extremes: bool,
 }
@@ -38,7 +37,7 @@ impl Pooled2d {
             k,
             s,
             p,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         }
     }
@@ -66,13 +65,15 @@ impl Case for Pooled2d {
             .with("s1", self.s[1])
             .with("p0", self.p[0])
             .with("p1", self.p[1])
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let input = Operand::new("input", self.type_input, self.form.stored(self.ne_input));
+        let input = self
+            .layout
+            .stored(Operand::new("input", self.type_input, self.ne_input));
         vec![match self.extremes {
             true => input.init(Init::Extremes),
             false => input.trained(),
@@ -80,7 +81,7 @@ impl Case for Pooled2d {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        self.form.of(leaves[0])?.pool_2d(self.windows())
+        self.layout.view(leaves[0])?.pool_2d(self.windows())
     }
 
     fn measure(&self) -> Measure {
@@ -168,9 +169,9 @@ fn ours(pool_type: Pool) -> Vec<Pooled2d> {
         ne_input: [33, 7, 3, 2],
         ..Pooled2d::new(pool_type, [4, 2], [3, 1], [2, 1])
     };
-    let mut cases: Vec<Pooled2d> = Form::VIEWS
-        .map(|form| Pooled2d {
-            form,
+    let mut cases: Vec<Pooled2d> = Layout::OTHERS
+        .map(|layout| Pooled2d {
+            layout,
             ..ragged.clone()
         })
         .into();

@@ -2,8 +2,7 @@
 
 use ggml_rs::{CustomTask, DType, Tasks, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Layout, Leaves};
 use crate::data::{Operand, OperandData};
 use crate::vars::Vars;
 
@@ -21,7 +20,7 @@ pub struct Closure {
     /// One call, or one on each thread.
     pub tasks: Tasks,
     /// How the last operand lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 /// The names of as many operands as CUSTOM takes.
@@ -29,10 +28,10 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 impl Closure {
     /// How an operand lies in memory: all but the last are packed.
-    fn form(&self, place: usize) -> Form {
+    fn layout(&self, place: usize) -> Layout {
         match place + 1 == self.operands {
-            true => self.form,
-            false => Form::Packed,
+            true => self.layout,
+            false => Layout::Plain,
         }
     }
 }
@@ -53,15 +52,15 @@ impl Case for Closure {
             .with("operands", self.operands)
             .with("inplace", self.inplace)
             .with("threads", self.tasks == Tasks::Threads)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         (0..self.operands)
             .map(|place| {
-                let ne = self.form(place).stored(self.ne);
-                Operand::new(NAMES[place], DType::F32, ne)
+                let operand = Operand::new(NAMES[place], DType::F32, self.ne);
+                self.layout(place).stored(operand)
             })
             .collect()
     }
@@ -69,7 +68,7 @@ impl Case for Closure {
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
         let mut x = Vec::new();
         for (place, stored) in leaves.tensors().into_iter().enumerate() {
-            x.push(self.form(place).of(stored)?);
+            x.push(self.layout(place).view(stored)?);
         }
         let tasks = self.tasks;
         match (self.op(), self.inplace) {
@@ -88,7 +87,7 @@ impl Case for Closure {
 
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
         let read =
-            |(place, data): (usize, &OperandData)| self.form(place).read(data.values(), self.ne);
+            |(place, data): (usize, &OperandData)| self.layout(place).read(data.values(), self.ne);
         let values: Vec<Vec<f32>> = operands.iter().enumerate().map(read).collect();
         let weighed = |i: usize| {
             let sum = values
@@ -142,25 +141,25 @@ pub(super) fn cases() -> Vec<Closure> {
         for operands in counts {
             for inplace in [false, true] {
                 for tasks in [Tasks::One, Tasks::Threads] {
-                    let case = |ne, form| Closure {
+                    let case = |ne, layout| Closure {
                         operands,
                         custom,
                         ne,
                         inplace,
                         tasks,
-                        form,
+                        layout,
                     };
                     cases.extend(
                         [[1, 1, 1, 1], [33, 7, 3, 2], [5, 1, 1, 1]]
-                            .map(|ne| case(ne, Form::Packed)),
+                            .map(|ne| case(ne, Layout::Plain)),
                     );
-                    cases.extend(Form::VIEWS.map(|form| case([5, 4, 3, 2], form)));
+                    cases.extend(Layout::OTHERS.map(|layout| case([5, 4, 3, 2], layout)));
                 }
             }
         }
     }
     // What is overwritten is contiguous.
-    cases.retain(|case| !(case.inplace && case.operands == 1 && case.form != Form::Packed));
+    cases.retain(|case| !(case.inplace && case.operands == 1 && case.layout != Layout::Plain));
     cases
 }
 

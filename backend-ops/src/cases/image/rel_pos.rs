@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure};
+use crate::case::{Case, Choices, Layout, Leaves, Measure};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -15,7 +14,7 @@ pub struct GetRelPos {
     /// Positions.
     pub n: usize,
     /// How the operand lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for GetRelPos {
@@ -27,18 +26,18 @@ impl Case for GetRelPos {
         Vars::new()
             .with("c", self.c)
             .with("n", self.n)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     /// Any values are copied.
     fn operands(&self) -> Vec<Operand> {
-        let ne = self.form.stored([self.c, 2 * self.n - 1, 1, 1]);
-        vec![Operand::new("a", DType::F16, ne).init(Init::Extremes)]
+        let a = Operand::new("a", DType::F16, [self.c, 2 * self.n - 1, 1, 1]);
+        vec![self.layout.stored(a).init(Init::Extremes)]
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        self.form.of(leaves[0])?.get_rel_pos()
+        self.layout.view(leaves[0])?.get_rel_pos()
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
@@ -97,10 +96,10 @@ impl Case for AddRelPos {
 
 /// All are ours.
 pub(super) fn get_cases() -> Vec<GetRelPos> {
-    let case = |[c, n]: [usize; 2], form| GetRelPos { c, n, form };
+    let case = |[c, n]: [usize; 2], layout| GetRelPos { c, n, layout };
     let sizes = [[1, 1], [3, 2], [33, 7], [64, 14]];
-    let mut cases: Vec<GetRelPos> = sizes.map(|sizes| case(sizes, Form::Packed)).into();
-    cases.extend([Form::Transposed, Form::Window].map(|form| case([5, 4], form)));
+    let mut cases: Vec<GetRelPos> = sizes.map(|sizes| case(sizes, Layout::Plain)).into();
+    cases.extend([Layout::Columns, Layout::Window].map(|layout| case([5, 4], layout)));
     cases
 }
 

@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Interpolation, Scale, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Leaves, Measure, smaller};
+use crate::case::{Case, Layout, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::{Var, Vars};
 
@@ -30,7 +29,7 @@ pub struct Upscale {
     /// Whether the image is transposed; for a factor only.
     pub transpose: bool,
     /// How the image lies in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the image holds extreme values.
     pub extremes: bool,
 }
@@ -65,13 +64,13 @@ impl Case for Upscale {
                 .with("transpose", self.transpose),
             Size::Shape(ne) => vars.with("ne_tgt", ne).with("mode", self.mode),
         };
-        vars.with_unless_default("form", self.form, Form::Packed)
+        vars.with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let image = Operand::new("a", self.dtype, self.form.stored(self.ne));
+        let image = self.layout.stored(Operand::new("a", self.dtype, self.ne));
         vec![match self.extremes {
             true => image.init(Init::Extremes),
             false => image,
@@ -83,7 +82,7 @@ impl Case for Upscale {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let mut image = self.form.of(leaves[0])?;
+        let mut image = self.layout.view(leaves[0])?;
         if self.transpose {
             image = image.transpose()?;
         }
@@ -119,7 +118,7 @@ fn to(ne: [usize; 4], ne_tgt: [usize; 4], mode: Interpolation) -> Upscale {
         size: Size::Shape(ne_tgt),
         mode,
         transpose: false,
-        form: Form::Packed,
+        layout: Layout::Plain,
         extremes: false,
     }
 }
@@ -156,8 +155,8 @@ fn ours() -> Vec<Upscale> {
     let mut cases = Vec::new();
     for mode in MODES.into_iter().chain(corners) {
         let ragged = to([33, 7, 3, 2], [31, 33, 3, 2], mode);
-        cases.extend(Form::VIEWS.map(|form| Upscale {
-            form,
+        cases.extend(Layout::OTHERS.map(|layout| Upscale {
+            layout,
             ..ragged.clone()
         }));
         cases.push(ragged);

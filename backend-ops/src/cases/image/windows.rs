@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Measure, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -17,7 +16,7 @@ pub struct Windows {
     /// Elements of a window in each direction.
     pub w: usize,
     /// How the operand lies in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Windows {
@@ -37,14 +36,18 @@ impl Case for Windows {
         Vars::new()
             .with("ne", self.ne)
             .with("w", self.w)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     /// Any values are copied.
     fn operands(&self) -> Vec<Operand> {
         let ne = if self.back { self.windows() } else { self.ne };
-        vec![Operand::new("a", DType::F32, self.form.stored(ne)).init(Init::Extremes)]
+        vec![
+            self.layout
+                .stored(Operand::new("a", DType::F32, ne))
+                .init(Init::Extremes),
+        ]
     }
 
     fn smaller(&self) -> Vec<Box<dyn Case>> {
@@ -52,7 +55,7 @@ impl Case for Windows {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let a = self.form.of(leaves[0])?;
+        let a = self.layout.view(leaves[0])?;
         match self.back {
             true => a.win_unpart(self.ne[1], self.ne[2]),
             false => a.win_part(self.w),
@@ -76,7 +79,7 @@ pub(super) fn cases() -> Vec<Windows> {
             back,
             ne,
             w,
-            form: Form::Packed,
+            layout: Layout::Plain,
         };
         // The last is as Segment Anything has it: windows that stick out on both sides.
         for (ne, w) in [
@@ -88,8 +91,8 @@ pub(super) fn cases() -> Vec<Windows> {
         ] {
             cases.push(case(ne, w));
         }
-        cases.extend(Form::VIEWS.map(|form| Windows {
-            form,
+        cases.extend(Layout::OTHERS.map(|layout| Windows {
+            layout,
             ..case([6, 9, 7, 1], 4)
         }));
     }

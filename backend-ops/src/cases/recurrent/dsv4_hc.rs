@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Leaves, Relaxation, relaxed};
+use crate::case::{Case, Layout, Leaves, Relaxation, relaxed};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -15,7 +14,7 @@ pub struct Comb {
     /// How often rows and columns are divided by their sums.
     pub iterations: usize,
     /// How the mixes lie in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for Comb {
@@ -27,30 +26,30 @@ impl Case for Comb {
         Vars::new()
             .with("tokens", self.tokens)
             .with("iterations", self.iterations)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let mixes = self.form.stored([24, self.tokens, 1, 1]);
+        let mixes = Operand::new("mixes", DType::F32, [24, self.tokens, 1, 1]);
         vec![
-            Operand::new("mixes", DType::F32, mixes).within(3.0),
+            self.layout.stored(mixes).within(3.0),
             Operand::new("scale", DType::F32, [3, 1, 1, 1]).init(Init::Uniform([0.5, 1.5])),
             Operand::new("base", DType::F32, [24, 1, 1, 1]),
         ]
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let mixes = self.form.of(leaves[0])?;
+        let mixes = self.layout.view(leaves[0])?;
         mixes.dsv4_hc_comb(leaves[1], leaves[2], 1e-6, self.iterations)
     }
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
-        relaxed(self, [(self.form.left_out("mixes"), packed)])
+        relaxed(self, [(self.layout.left_out("mixes"), packed)])
     }
 }
 
@@ -62,7 +61,7 @@ pub struct Pre {
     /// Whether there is a gate for each element in place of a weight for each stream.
     pub gated: bool,
     /// How the streams lie in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for Pre {
@@ -74,7 +73,7 @@ impl Case for Pre {
         Vars::new()
             .with("ne", self.ne)
             .with("gated", self.gated)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
@@ -87,13 +86,13 @@ impl Case for Pre {
             [streams, tokens, 1, 1]
         };
         vec![
-            Operand::new("x", DType::F32, self.form.stored(x)),
+            self.layout.stored(Operand::new("x", DType::F32, x)),
             Operand::new("weights", DType::F32, weights),
         ]
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let x = self.form.of(leaves[0])?;
+        let x = self.layout.view(leaves[0])?;
         match self.gated {
             true => x.dsv4_hc_pre_gated(leaves[1], 0.7),
             false => x.dsv4_hc_pre(leaves[1]),
@@ -102,10 +101,10 @@ impl Case for Pre {
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
-        relaxed(self, [(self.form.left_out("x"), packed)])
+        relaxed(self, [(self.layout.left_out("x"), packed)])
     }
 }
 
@@ -117,7 +116,7 @@ pub struct Post {
     /// Whether the streams are mixed.
     pub comb: bool,
     /// How the residuals lie in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for Post {
@@ -129,7 +128,7 @@ impl Case for Post {
         Vars::new()
             .with("ne", self.ne)
             .with("comb", self.comb)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
@@ -138,7 +137,7 @@ impl Case for Post {
         let of = |name, ne| Operand::new(name, DType::F32, ne);
         let mut operands = vec![
             of("x", [n, tokens, 1, 1]),
-            of("residual", self.form.stored([n, streams, tokens, 1])),
+            (self.layout).stored(of("residual", [n, streams, tokens, 1])),
             of("post", [streams, tokens, 1, 1]),
         ];
         if self.comb {
@@ -148,14 +147,14 @@ impl Case for Post {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let residual = self.form.of(leaves[1])?;
+        let residual = self.layout.view(leaves[1])?;
         let comb = self.comb.then(|| leaves[3]);
         leaves[0].dsv4_hc_post(residual, leaves[2], comb)
     }
 
     fn relaxations(&self) -> Vec<Relaxation> {
         let packed = Self {
-            form: Form::Packed,
+            layout: Layout::Plain,
             ..self.clone()
         };
         let [n, streams, tokens] = self.ne;
@@ -164,7 +163,7 @@ impl Case for Post {
             ..self.clone()
         };
         let variants = [
-            (self.form.left_out("the residual"), packed),
+            (self.layout.left_out("the residual"), packed),
             (format!("{streams} streams"), four),
         ];
         relaxed(self, variants)
@@ -176,16 +175,16 @@ const SIZES: [[usize; 3]; 5] = [[1024, 4, 3], [1, 4, 1], [33, 4, 5], [31, 4, 33]
 
 /// Matrices.
 pub(super) fn comb_cases() -> Vec<Comb> {
-    let case = |tokens, iterations, form| Comb {
+    let case = |tokens, iterations, layout| Comb {
         tokens,
         iterations,
-        form,
+        layout,
     };
     let mut cases = Vec::new();
     for tokens in [1, 5, 33] {
-        cases.extend([1, 2, 20].map(|iterations| case(tokens, iterations, Form::Packed)));
+        cases.extend([1, 2, 20].map(|iterations| case(tokens, iterations, Layout::Plain)));
     }
-    cases.extend(Form::VIEWS.map(|form| case(7, 20, form)));
+    cases.extend(Layout::OTHERS.map(|layout| case(7, 20, layout)));
     cases
 }
 
@@ -193,9 +192,9 @@ pub(super) fn comb_cases() -> Vec<Comb> {
 pub(super) fn pre_cases() -> Vec<Pre> {
     let mut cases = Vec::new();
     for gated in [false, true] {
-        let case = |ne, form| Pre { ne, gated, form };
-        cases.extend(SIZES.map(|ne| case(ne, Form::Packed)));
-        cases.extend(Form::VIEWS.map(|form| case([33, 4, 5], form)));
+        let case = |ne, layout| Pre { ne, gated, layout };
+        cases.extend(SIZES.map(|ne| case(ne, Layout::Plain)));
+        cases.extend(Layout::OTHERS.map(|layout| case([33, 4, 5], layout)));
     }
     cases
 }
@@ -204,9 +203,9 @@ pub(super) fn pre_cases() -> Vec<Pre> {
 pub(super) fn post_cases() -> Vec<Post> {
     let mut cases = Vec::new();
     for comb in [false, true] {
-        let case = |ne, form| Post { ne, comb, form };
-        cases.extend(SIZES.map(|ne| case(ne, Form::Packed)));
-        cases.extend(Form::VIEWS.map(|form| case([33, 4, 5], form)));
+        let case = |ne, layout| Post { ne, comb, layout };
+        cases.extend(SIZES.map(|ne| case(ne, Layout::Plain)));
+        cases.extend(Layout::OTHERS.map(|layout| case([33, 4, 5], layout)));
     }
     cases
 }

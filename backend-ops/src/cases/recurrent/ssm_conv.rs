@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Leaves};
+use crate::case::{Case, Layout, Leaves};
 use crate::data::Operand;
 use crate::vars::Vars;
 
@@ -31,7 +30,7 @@ pub struct SsmConv {
     /// What follows.
     pub then: Then,
     /// How the inputs lie in memory.
-    pub form: Form,
+    pub layout: Layout,
 }
 
 impl Case for SsmConv {
@@ -50,13 +49,13 @@ impl Case for SsmConv {
         if let Then::Silu { fuse_bias } = self.then {
             vars = vars.with("fuse_bias", fuse_bias);
         }
-        vars.with_unless_default("form", self.form, Form::Packed)
+        vars.with_unless_default("layout", self.layout, Layout::Plain)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
         let mut operands = vec![
-            Operand::new("a", self.dtype, self.form.stored(self.ne_a)),
+            self.layout.stored(Operand::new("a", self.dtype, self.ne_a)),
             Operand::new("b", self.dtype, self.ne_b),
         ];
         if self.then == (Then::Silu { fuse_bias: true }) {
@@ -66,7 +65,7 @@ impl Case for SsmConv {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        let out = self.form.of(leaves[0])?.ssm_conv(leaves[1])?;
+        let out = self.layout.view(leaves[0])?.ssm_conv(leaves[1])?;
         match self.then {
             Then::Nothing => Ok(out),
             Then::Silu { fuse_bias: false } => out.silu(),
@@ -112,7 +111,7 @@ fn sizes(k: usize, n: usize, then: Then) -> [SsmConv; 5] {
         ne_a: [row, n, sequences, 1],
         ne_b: [k, n, 1, 1],
         then,
-        form: Form::Packed,
+        layout: Layout::Plain,
     })
 }
 
@@ -122,7 +121,7 @@ fn ours() -> Vec<SsmConv> {
         ne_a: [k - 1 + tokens, n, sequences, 1],
         ne_b: [k, n, 1, 1],
         then: Then::Nothing,
-        form: Form::Packed,
+        layout: Layout::Plain,
     };
     let mut cases = vec![
         case(1, 1, 1, 1),
@@ -131,8 +130,8 @@ fn ours() -> Vec<SsmConv> {
         case(33, 4, 7, 2),
         case(257, 4, 5, 2),
     ];
-    cases.extend(Form::VIEWS.map(|form| SsmConv {
-        form,
+    cases.extend(Layout::OTHERS.map(|layout| SsmConv {
+        layout,
         ..case(9, 4, 6, 2)
     }));
     cases

@@ -4,7 +4,7 @@ use ggml_rs::graph::SoftMax;
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use crate::case::{Case, Choices, Leaves, Measure, smaller};
+use crate::case::{Case, Choices, Gradient, Leaves, Measure, smaller};
 use crate::data::{Init, Operand, draw, uniform};
 use crate::vars::Vars;
 
@@ -109,13 +109,19 @@ impl Case for SoftMaxCase {
             });
         }
         if self.sinks {
-            operands.push(Operand::new(
-                "sinks",
-                DType::F32,
-                [self.shape()[2], 1, 1, 1],
-            ));
+            let sinks = Operand::new("sinks", DType::F32, [self.shape()[2], 1, 1, 1]);
+            operands.push(sinks.trained());
         }
         operands
+    }
+
+    /// A sink's share is what the other elements' sum leaves of 1: about one in as many as they are, and the sum rounds.
+    fn gradient(&self) -> Gradient {
+        let default = Gradient::default();
+        match self.sinks {
+            true => default.tolerance(default.tolerance.max(1e-7 * self.ne[0] as f64)),
+            false => default,
+        }
     }
 
     fn smaller(&self) -> Vec<Box<dyn Case>> {

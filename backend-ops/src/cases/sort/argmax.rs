@@ -3,8 +3,7 @@
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, smaller};
 use crate::data::{Init, Operand, OperandData, draw, permutations};
 use crate::vars::Vars;
 
@@ -17,7 +16,7 @@ pub struct Argmax {
     /// Shape of the values.
     pub ne: [usize; 4],
     /// How the values lie in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether all values are far below 0.
     pub negative: bool,
 }
@@ -31,16 +30,16 @@ impl Case for Argmax {
         Vars::new()
             .with("type", self.dtype)
             .with("ne", self.ne)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("negative", self.negative, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let values = Operand::new("a", self.dtype, self.form.stored(self.ne));
-        vec![values.init(match self.form {
+        let values = self.layout.stored(Operand::new("a", self.dtype, self.ne));
+        vec![values.init(match self.layout {
             _ if self.negative => Init::Drawn(negative),
-            Form::Packed => Init::Permutation,
+            Layout::Plain => Init::Permutation,
             _ => Init::Drawn(super::distinct),
         })]
     }
@@ -50,7 +49,7 @@ impl Case for Argmax {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        self.form.of(leaves[0])?.argmax()
+        self.layout.view(leaves[0])?.argmax()
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
@@ -154,7 +153,7 @@ pub(super) fn cases() -> Vec<Argmax> {
     let case = |row, rows| Argmax {
         dtype: DType::F32,
         ne: [row, rows, 1, 1],
-        form: Form::Packed,
+        layout: Layout::Plain,
         negative: false,
     };
     let upstream = [
@@ -168,8 +167,8 @@ pub(super) fn cases() -> Vec<Argmax> {
     ];
     let mut cases: Vec<Argmax> = upstream.map(|[row, rows]| case(row, rows)).into();
     cases.extend([[1, 1], [1, 33], [2, 5], [31, 7], [33, 7]].map(|[row, rows]| case(row, rows)));
-    cases.extend([Form::Transposed, Form::Window].map(|form| Argmax {
-        form,
+    cases.extend([Layout::Columns, Layout::Window].map(|layout| Argmax {
+        layout,
         ..case(33, 5)
     }));
     cases.extend([1, 31, 1025].map(|row| Argmax {

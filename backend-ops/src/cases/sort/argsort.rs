@@ -2,8 +2,7 @@
 
 use ggml_rs::{DType, SortOrder, Tensor};
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Ranks, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Measure, Ranks, smaller};
 use crate::data::{Init, Operand};
 use crate::vars::Vars;
 
@@ -17,7 +16,7 @@ pub struct Argsort {
     /// Which come first.
     pub order: SortOrder,
     /// How the values lie in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the values are extreme, some of them more than once in a row.
     pub extremes: bool,
 }
@@ -28,7 +27,7 @@ impl Argsort {
             dtype: DType::F32,
             ne,
             order,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         }
     }
@@ -49,16 +48,16 @@ impl Case for Argsort {
             .with("type", self.dtype)
             .with("ne", self.ne)
             .with("order", order)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let values = Operand::new("a", self.dtype, self.form.stored(self.ne));
-        vec![values.init(match (self.extremes, self.form) {
+        let values = self.layout.stored(Operand::new("a", self.dtype, self.ne));
+        vec![values.init(match (self.extremes, self.layout) {
             (true, _) => Init::Extremes,
-            (_, Form::Packed) => Init::Permutation,
+            (_, Layout::Plain) => Init::Permutation,
             _ => Init::Drawn(super::distinct),
         })]
     }
@@ -68,7 +67,10 @@ impl Case for Argsort {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        self.form.of(leaves[0])?.argsort(self.order)?.to_tensor()
+        self.layout
+            .view(leaves[0])?
+            .argsort(self.order)?
+            .to_tensor()
     }
 
     /// Upstream allows 1e-7 of what ids are.
@@ -118,8 +120,8 @@ fn ours(order: SortOrder) -> Vec<Argsort> {
     let mut cases: Vec<Argsort> = [[1, 1, 1, 1], [1, 33, 2, 1], [2, 1, 1, 1], [33, 31, 3, 2]]
         .map(|ne| Argsort::new(ne, order))
         .into();
-    cases.extend(Form::VIEWS.map(|form| Argsort {
-        form,
+    cases.extend(Layout::OTHERS.map(|layout| Argsort {
+        layout,
         ..Argsort::new([33, 5, 3, 2], order)
     }));
     cases.extend([40, 1500].map(|n| Argsort {

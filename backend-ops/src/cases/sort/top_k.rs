@@ -3,8 +3,7 @@
 use ggml_rs::{DType, Tensor};
 use rand_chacha::ChaCha8Rng;
 
-use super::super::form::Form;
-use crate::case::{Case, Choices, Leaves, Measure, Ranks, smaller};
+use crate::case::{Case, Choices, Layout, Leaves, Measure, Ranks, smaller};
 use crate::data::{Init, Operand, OperandData, permutations};
 use crate::vars::Vars;
 
@@ -20,7 +19,7 @@ pub struct TopK {
     /// Whether some elements of a row are equal.
     pub ties: bool,
     /// How the values lie in memory.
-    pub form: Form,
+    pub layout: Layout,
     /// Whether the values are extreme.
     pub extremes: bool,
 }
@@ -32,7 +31,7 @@ impl TopK {
             ne,
             k,
             ties,
-            form: Form::Packed,
+            layout: Layout::Plain,
             extremes: false,
         }
     }
@@ -49,17 +48,17 @@ impl Case for TopK {
             .with("ne", self.ne)
             .with("k", self.k)
             .with("ties", self.ties)
-            .with_unless_default("form", self.form, Form::Packed)
+            .with_unless_default("layout", self.layout, Layout::Plain)
             .with_unless_default("extremes", self.extremes, false)
             .to_string()
     }
 
     fn operands(&self) -> Vec<Operand> {
-        let values = Operand::new("a", self.dtype, self.form.stored(self.ne));
+        let values = self.layout.stored(Operand::new("a", self.dtype, self.ne));
         vec![values.init(match self.extremes {
             true => Init::Extremes,
             false if self.ties => Init::Drawn(tied(self.k)),
-            false if self.form == Form::Packed => Init::Permutation,
+            false if self.layout == Layout::Plain => Init::Permutation,
             false => Init::Drawn(super::distinct),
         })]
     }
@@ -69,12 +68,12 @@ impl Case for TopK {
     }
 
     fn build<'g>(&self, leaves: &Leaves<'g>) -> ggml_rs::Result<Tensor<'g>> {
-        self.form.of(leaves[0])?.top_k(self.k)?.to_tensor()
+        self.layout.view(leaves[0])?.top_k(self.k)?.to_tensor()
     }
 
     /// The ids of the largest elements by the total order, in which NaN is larger than all.
     fn reference(&self, operands: &[OperandData]) -> ggml_rs::Result<Option<Vec<f64>>> {
-        let values = self.form.read(operands[0].values(), self.ne);
+        let values = self.layout.read(operands[0].values(), self.ne);
         let largest = |row: &[f32]| {
             let mut ids: Vec<usize> = (0..row.len()).collect();
             ids.select_nth_unstable_by(self.k - 1, |&i, &j| row[j].total_cmp(&row[i]));
@@ -91,10 +90,10 @@ impl Case for TopK {
 
     /// Upstream compares the ids of all rows together as one set; here each row's are compared.
     fn measure(&self) -> Measure {
-        match self.form {
+        match self.layout {
             // Ranks are of what is stored.
-            Form::Transposed | Form::Permuted | Form::Window => Measure::RowSets(self.k),
-            Form::Packed => Measure::Ranks(Ranks {
+            Layout::Columns | Layout::Rows | Layout::Window => Measure::RowSets(self.k),
+            Layout::Plain => Measure::Ranks(Ranks {
                 row: self.ne[0],
                 ids: self.k,
                 ordered: false,
@@ -164,8 +163,8 @@ fn ours() -> Vec<TopK> {
         .into_iter()
         .flat_map(|n| [1, 5, n].map(|k| TopK::new([n, 3, 2, 2], k, true)))
         .collect();
-    cases.extend(Form::VIEWS.map(|form| TopK {
-        form,
+    cases.extend(Layout::OTHERS.map(|layout| TopK {
+        layout,
         ..TopK::new([33, 5, 3, 2], 4, false)
     }));
     cases.extend([1, 12, 40].map(|k| TopK {

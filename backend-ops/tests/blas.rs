@@ -1,34 +1,14 @@
-//! Device BLAS, where the machine has OpenBLAS: `cargo test -p ggml-rs-tests --features blas --test blas`.
+//! What no case shows of device BLAS, where the machine has OpenBLAS: `cargo test -p backend-ops --features blas --test blas`.
 #![cfg(all(feature = "blas", not(target_os = "macos")))]
 
 use std::ffi::c_int;
 
 use ggml_rs::DType::F32;
 use ggml_rs::{Device, Graph, Plan, PlanOptions};
-use ggml_rs_tests::backend_ops;
 
 unsafe extern "C" {
     /// OpenBLAS's, whose setting is one for the whole process. No other test of this file computes in it.
     safe fn openblas_get_num_threads() -> c_int;
-}
-
-/// It takes large products of matrices and nothing else.
-#[test]
-fn what_the_blas_backend_takes_it_computes() {
-    let args = [
-        "test",
-        "-b",
-        "BLAS",
-        "--require",
-        "BLAS",
-        "-o",
-        "OUT_PROD,MUL_MAT",
-    ];
-    let run = backend_ops(env!("CARGO_BIN_EXE_backend-ops-under-test"), &args);
-    let run = run.expect("backend-ops starts");
-    assert_eq!(run.status.code(), Some(0), "{}", run.transcript());
-    let (passed, ran) = run.tally().expect("a tally");
-    assert!(passed == ran && ran >= 100, "{passed} of {ran}");
 }
 
 /// Fails without patch 0046: OpenBLAS is not told, and keeps what it started with.
