@@ -108,6 +108,7 @@ const RAGGED_HEADS: &[&str] = &[
     "kernel_flash_attn_ext_*_dk48_dv48",
     "kernel_flash_attn_ext_*_dk72_dv72",
     "kernel_flash_attn_ext_*_dk80_dv80",
+    "kernel_flash_attn_ext_*_dk96_dv96",
     "kernel_flash_attn_ext_*_dk112_dv112",
 ];
 /// V's elements, and what is behind the result: the padded copies of K, V and mask.
