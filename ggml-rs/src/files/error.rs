@@ -80,6 +80,18 @@ pub enum Fault {
         /// Bytes that are left.
         left: u64,
     },
+    /// A value of metadata would take more memory than the reader may use.
+    #[error(
+        "the value takes {bytes} bytes of memory or more; {most} are allowed (ReadOptions::{limit} sets the limit)"
+    )]
+    TooLarge {
+        /// Bytes of memory that are needed at least.
+        bytes: usize,
+        /// Bytes that are allowed.
+        most: usize,
+        /// The field of [`ReadOptions`](super::gguf::ReadOptions) that allows them.
+        limit: &'static str,
+    },
     /// A name or a text is not UTF-8.
     #[error("not UTF-8 at byte {at} of the text")]
     Utf8 {

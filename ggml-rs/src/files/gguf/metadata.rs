@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::files::error::{Fault, FileError};
 use crate::files::gguf::value::{FromValue, Value};
 use crate::files::gguf::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAX_KEY, MAX_NESTING, aligns};
+use crate::memory::{reserve, reserve_map};
 
 /// The keys of a file and their values, in the file's order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,6 +65,15 @@ impl Metadata {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Makes room for one more key: a file may have as many as it likes.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`](crate::Error::Alloc).
+    pub(super) fn reserve_one(&mut self) -> Result<()> {
+        reserve(&mut self.entries, 1, "keys")?;
+        reserve_map(&mut self.places, "keys")
     }
 
     /// Adds a key.

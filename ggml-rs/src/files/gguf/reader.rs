@@ -8,6 +8,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
+use crate::files::gguf::options::ReadOptions;
 use crate::files::gguf::parse;
 use crate::files::info::TensorInfo;
 use crate::files::load::Values;
@@ -23,25 +24,43 @@ pub struct Gguf<R = File> {
 }
 
 impl Gguf<File> {
-    /// Opens a file and reads its header.
+    /// Opens a file and reads its header, within the usual limits ([`ReadOptions::default`]).
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it.
+    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the header.
     #[doc(alias = "gguf_init_from_file")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let (header, values) = Values::open(path.as_ref(), |file| parse::header(file))?;
+        Self::open_with(path, ReadOptions::default())
+    }
+
+    /// Opens a file and reads its header, within these limits.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self> {
+        let (header, values) = Values::open(path.as_ref(), |file| parse::header(file, options))?;
         Ok(Self { header, values })
     }
 }
 
 impl<R: Read + Seek> Gguf<R> {
-    /// Reads the header of a source that begins with a file.
+    /// Reads the header of a source that begins with a file, within the usual limits ([`ReadOptions::default`]).
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file.
+    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the header.
     #[doc(alias = "gguf_init_from_buffer")]
     pub fn read(source: R) -> Result<Self> {
-        let (header, values) = Values::read(source, |source| parse::header(source))?;
+        Self::read_with(source, ReadOptions::default())
+    }
+
+    /// Reads the header of a source that begins with a file, within these limits.
+    ///
+    /// # Errors
+    /// As [`Gguf::read`].
+    pub fn read_with(source: R, options: ReadOptions) -> Result<Self> {
+        let (header, values) = Values::read(source, |source| parse::header(source, options))?;
         Ok(Self { header, values })
     }
 

@@ -97,6 +97,18 @@ impl ValueType {
         }
     }
 
+    /// The bytes of memory that one value of an array takes, without what a text or an array holds.
+    pub(super) const fn held_bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::String => size_of::<String>(),
+            Self::Array => size_of::<Array>(),
+        }
+    }
+
     /// Its name: `u32`, `string`.
     #[doc(alias = "gguf_type_name")]
     pub const fn name(self) -> &'static str {
