@@ -296,6 +296,23 @@ impl IdRule {
         self.check_ids(call, &ids, len)
     }
 
+    /// Checks values in double precision, in lists of `len`, which the interpreter computes with.
+    ///
+    /// # Errors
+    /// [`Error::Param`], which names the first value that is no whole number, or the first list that is wrong.
+    #[track_caller]
+    pub fn check_values(self, call: &'static str, values: &[f64], len: usize) -> Result<()> {
+        // Whole numbers beyond 2^53 are as much out of range as what is no number.
+        let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9e15;
+        if let Some(at) = values.iter().position(|&value| !whole(value)) {
+            let [list, row] = self.kind.words();
+            let detail = format!("{list} {} names {row} {}", at / len, values[at]);
+            return Err(Error::Param(OpError::new(call, detail, Vec::new())));
+        }
+        let ids: Vec<i64> = values.iter().map(|&value| value as i64).collect();
+        self.check_ids(call, &ids, len)
+    }
+
     #[track_caller]
     fn check_ids(self, call: &'static str, ids: &[i64], len: usize) -> Result<()> {
         let [list, row] = self.kind.words();

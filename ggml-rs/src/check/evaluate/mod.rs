@@ -136,12 +136,16 @@ impl<'a> Interpreter<'a> {
     /// Sets an input from values in ne order, which are not rounded, whatever the input's type.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many values as elements; [`Error::Param`] for a token of another graph.
+    /// [`Error::Shape`] unless there are as many values as elements; [`Error::Param`] for a token of another graph, and for ids that
+    /// name what does not exist, or twice what is to be distinct, as [`Plan::set_i32`](crate::Plan::set_i32) refuses them.
     #[track_caller]
     pub fn set(&mut self, input: &Input, values: &[f64]) -> Result<()> {
         const CALL: &str = "Interpreter::set";
         let tensor = self.graph.input(CALL, input)?;
         check_count(CALL, values.len(), input.shape().elements())?;
+        if let Some(rule) = self.graph.id_rule(input) {
+            rule.check_values(CALL, values, input.shape().ne()[0])?;
+        }
         self.machine.set(tensor, values)?;
         self.set[input.index()] = true;
         Ok(())
