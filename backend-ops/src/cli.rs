@@ -81,7 +81,7 @@ pub struct Cli {
     #[arg(value_enum, default_value_t = Mode::Test)]
     pub mode: Mode,
 
-    /// Only these operations or cases: names, or whole case strings in quotes
+    /// Only these operations or cases: names, or case strings in quotes, whole or with some of their fields
     #[arg(short = 'o', value_name = "OP[,OP]|CASE")]
     pub ops: Option<String>,
 
