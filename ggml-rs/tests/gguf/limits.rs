@@ -86,7 +86,11 @@ fn a_value_beyond_the_limit_is_refused_before_it_is_read() {
         assert_eq!(error.place, Place::Key("k".into()));
         assert_eq!(error.offset, Some(at));
         let text = error.to_string();
-        let wanted = ["key `k`", "268435456 are allowed", "ReadOptions::max_value_bytes"];
+        let wanted = [
+            "key `k`",
+            "268435456 are allowed",
+            "ReadOptions::max_value_bytes",
+        ];
         assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
     }
 }
@@ -98,7 +102,12 @@ fn values_beyond_the_limit_of_all_are_refused() {
     let builder = (0..10).try_fold(Builder::new(), |builder, key| {
         builder.set(&format!("key{key}"), &*text)
     });
-    let bytes = builder.unwrap().begin(Vec::new()).unwrap().finish().unwrap();
+    let bytes = builder
+        .unwrap()
+        .begin(Vec::new())
+        .unwrap()
+        .finish()
+        .unwrap();
     let read = |most| {
         let options = ReadOptions::default().max_metadata_bytes(most);
         Gguf::read_with(io::Cursor::new(&bytes), options).map(drop)
@@ -119,7 +128,10 @@ fn a_value_at_the_limit_is_read() {
     refused(source(), ReadOptions::default());
     refused(source(), options(whole - 1));
     let file = Gguf::read_with(source(), options(whole)).unwrap();
-    assert_eq!(file.metadata().get::<&str>("k").unwrap().len(), LEN as usize);
+    assert_eq!(
+        file.metadata().get::<&str>("k").unwrap().len(),
+        LEN as usize
+    );
 }
 
 /// 20,000,000 texts without bytes take 480 MB, and arrays 640 MB, in a process that may have 200 MB more.
