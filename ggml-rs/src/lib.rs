@@ -65,6 +65,7 @@ mod guard;
 mod layout;
 mod logging;
 mod memory;
+mod names;
 mod runtime;
 mod support;
 

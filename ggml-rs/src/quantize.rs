@@ -23,7 +23,7 @@ use half::{bf16, f16};
 use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Error, Placed, Refused, Result};
 use crate::guard;
 use crate::runtime;
 
@@ -39,7 +39,7 @@ use crate::runtime;
 #[doc(alias = "ggml_quantize_chunk")]
 #[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
-    convert(dtype, values, row_len, None)
+    quantize_in(Call::new("quantize"), dtype, values, row_len, None)
 }
 
 /// As [`quantize`], where errors count as much as `importance` says: one positive number for each place of a row, the same for
@@ -66,10 +66,8 @@ pub fn quantize_with_importance(
     row_len: usize,
     importance: &[f32],
 ) -> Result<Vec<u8>> {
-    let refuse = |detail: String| {
-        let error = OpError::new("quantize_with_importance", detail, Vec::new());
-        Err(Error::Param(error))
-    };
+    let call = Call::new("quantize_with_importance");
+    let refuse = |detail: String| Err(call.param(detail));
     if importance.len() != row_len {
         let given = importance.len();
         return refuse(format!("an importance of {given} for rows of {row_len}"));
@@ -84,26 +82,32 @@ pub fn quantize_with_importance(
             allowed.end()
         ));
     }
-    convert(dtype, values, row_len, Some(importance))
+    quantize_in(call, dtype, values, row_len, Some(importance))
 }
 
-#[track_caller]
-fn convert(
+/// As [`quantize`], for a public function that was called.
+///
+/// # Errors
+/// As [`quantize_with_importance`], as errors of that call.
+pub(crate) fn quantize_in(
+    call: Call,
     dtype: DType,
     values: &[f32],
     row_len: usize,
     importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    let row_bytes = check_rows(dtype, values.len(), row_len)?;
+    let row_bytes = check_rows(dtype, values.len(), row_len).of(call)?;
     match dtype {
         DType::F32 => Ok(bytemuck::cast_slice(values).to_vec()),
         DType::F16 => Ok(halves::<f16>(values)),
         DType::BF16 => Ok(halves::<bf16>(values)),
-        _ if dtype.dequantizes() => quantize_rows(dtype, values, row_len, row_bytes, importance),
-        _ => Err(Error::DType(OpError::new(
-            "quantize",
-            format!("f32 does not convert to {dtype}"),
-            Vec::new(),
+        _ if dtype.dequantizes() => {
+            check_values(dtype, values).of(call)?;
+            quantize_rows(dtype, values, row_len, row_bytes, importance)
+        }
+        _ => Err(call.dtype(format!(
+            "f32 does not convert to {dtype}: {}",
+            set_by(dtype)
         ))),
     }
 }
@@ -115,14 +119,29 @@ fn convert(
 /// f32.
 #[track_caller]
 pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
-    if !bytes.len().is_multiple_of(dtype.block_bytes()) {
+    let call = Call::new("dequantize");
+    check_dequantize(dtype, bytes.len()).of(call)?;
+    dequantize_checked(dtype, bytes)
+}
+
+/// Whether so many bytes of a type convert to f32.
+pub(crate) fn check_dequantize(dtype: DType, bytes: usize) -> Checked {
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && !dtype.dequantizes() {
+        let detail = format!("{dtype} does not convert to f32: {}", read_by(dtype));
+        return Err(Refused::dtype("dequantize", detail));
+    }
+    if !bytes.is_multiple_of(dtype.block_bytes()) {
         let detail = format!(
-            "{} bytes are not whole blocks of {dtype} ({} bytes)",
-            bytes.len(),
+            "{bytes} bytes are not whole blocks of {dtype} ({} bytes)",
             dtype.block_bytes()
         );
-        return Err(Error::Shape(OpError::new("dequantize", detail, Vec::new())));
+        return Err(Refused::shape("dequantize", detail));
     }
+    Ok(())
+}
+
+/// Converts what [`check_dequantize`] took.
+pub(crate) fn dequantize_checked(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     match dtype {
         DType::F32 => Ok(bytemuck::pod_collect_to_vec(bytes)),
         DType::F16 => Ok(bytemuck::pod_collect_to_vec::<u8, f16>(bytes).to_f32_vec()),
@@ -131,13 +150,46 @@ pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     }
 }
 
-#[track_caller]
-fn check_rows(dtype: DType, len: usize, row_len: usize) -> Result<usize> {
+fn check_rows(dtype: DType, len: usize, row_len: usize) -> Checked<usize> {
     if row_len == 0 || !len.is_multiple_of(row_len) {
         let detail = format!("{len} values are not whole rows of {row_len}");
-        return Err(Error::Shape(OpError::new("quantize", detail, Vec::new())));
+        return Err(Refused::shape("quantize", detail));
     }
-    dtype.row_bytes(row_len)
+    dtype.checked_row_bytes(row_len)
+}
+
+/// What ggml quantizes without a fault.
+fn check_values(dtype: DType, values: &[f32]) -> Checked {
+    let most = largest(dtype);
+    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
+    let Some(index) = values.iter().position(|value| !allowed(value)) else {
+        return Ok(());
+    };
+    let detail = format!(
+        "value {index} is {}; {dtype} takes finite values up to {most:e}",
+        values[index]
+    );
+    Err(Refused::param("quantize", detail))
+}
+
+/// How values of a type are read from a plan, a parameter or a file.
+pub(crate) fn read_by(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "use read_i32",
+        DType::I64 => "use read_i64",
+        DType::F32 | DType::F16 | DType::BF16 => "use read_f32",
+        _ if dtype.dequantizes() => "use read_f32",
+        _ => "use read_bytes",
+    }
+}
+
+/// How values of a type are set that are no floats.
+fn set_by(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "use set_i32",
+        DType::I64 => "use set_i64",
+        _ => "use set_bytes",
+    }
 }
 
 fn halves<H: bytemuck::Pod>(values: &[f32]) -> Vec<u8>
@@ -152,7 +204,7 @@ where
 /// Values per task: enough to outweigh starting a thread.
 const TASK: usize = 1 << 18;
 
-#[track_caller]
+/// Quantizes values that [`check_values`] took.
 fn quantize_rows(
     dtype: DType,
     values: &[f32],
@@ -160,15 +212,6 @@ fn quantize_rows(
     row_bytes: usize,
     importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    let most = largest(dtype);
-    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
-    if let Some(index) = values.iter().position(|value| !allowed(value)) {
-        let detail = format!(
-            "value {index} is {}; {dtype} takes finite values up to {most:e}",
-            values[index]
-        );
-        return Err(Error::Param(OpError::new("quantize", detail, Vec::new())));
-    }
     let quantizer = Quantizer::new(dtype, row_len, importance)?;
     // Words, because ggml's blocks hold 16- and 32-bit numbers.
     let mut words = vec![0_u64; (values.len() / row_len * row_bytes).div_ceil(8)];
@@ -255,16 +298,15 @@ impl<'i> Quantizer<'i> {
     }
 }
 
-#[track_caller]
 fn dequantize_blocks(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     runtime::ready()?;
     // SAFETY: the type is valid, and its traits are static.
     let to_float = unsafe { sys::ggml_get_type_traits(dtype.raw()).as_ref() }
         .and_then(|traits| traits.to_float);
-    let Some(to_float) = to_float.filter(|_| dtype.dequantizes()) else {
-        let detail = format!("{dtype} does not convert to f32");
-        return Err(Error::DType(OpError::new("dequantize", detail, Vec::new())));
-    };
+    let to_float = to_float.ok_or_else(|| Error::Internal {
+        step: "ggml_get_type_traits",
+        message: format!("{dtype} has no conversion to f32"),
+    })?;
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
     let mut values = vec![0.0; bytes.len() / dtype.block_bytes() * dtype.block_len()];

@@ -18,7 +18,7 @@ pub use threads::{Priority, ThreadPool, ThreadPoolOptions};
 use cancel::Watching;
 
 use crate::device::{Device, DeviceKind};
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::Context;
 use crate::guard;
 use crate::logging;
@@ -86,14 +86,10 @@ impl Backend {
     #[doc(alias = "ggml_backend_set_n_threads")]
     #[track_caller]
     pub fn set_threads(&mut self, threads: usize) -> Result<()> {
+        let call = Call::new("Backend::set_threads");
         let most = sys::GGML_MAX_N_THREADS as usize;
         if threads == 0 || threads > most {
-            let detail = format!("{threads} threads; ggml takes 1 to {most}");
-            return Err(Error::Param(OpError::new(
-                "Backend::set_threads",
-                detail,
-                Vec::new(),
-            )));
+            return Err(call.param(format!("{threads} threads; ggml takes 1 to {most}")));
         }
         self.leave_pool()?;
         self.tell_threads(threads);

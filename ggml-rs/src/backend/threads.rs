@@ -9,7 +9,7 @@ use std::thread;
 use ggml_sys as sys;
 
 use crate::device::Device;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Result};
 use crate::guard;
 
 /// How urgent a pool's threads are.
@@ -111,7 +111,7 @@ impl ThreadPool {
     #[doc(alias = "ggml_threadpool_new")]
     #[track_caller]
     pub fn new(options: ThreadPoolOptions) -> Result<Self> {
-        check(&options)?;
+        check(Call::new("ThreadPool::new"), &options)?;
         let device = Device::cpu()?;
         let threads = options.threads;
         // SAFETY: the name and signature are those of ggml-cpu.h.
@@ -181,12 +181,8 @@ fn refused(detail: impl Into<String>) -> Error {
     Error::device("start a thread pool", detail)
 }
 
-#[track_caller]
-fn check(options: &ThreadPoolOptions) -> Result<()> {
-    let refuse = |detail: String| {
-        let call = "ThreadPool::new";
-        Err(Error::Param(OpError::new(call, detail, Vec::new())))
-    };
+fn check(call: Call, options: &ThreadPoolOptions) -> Result<()> {
+    let refuse = |detail: String| Err(call.param(detail));
     if options.threads == 0 || options.threads > MOST {
         return refuse(format!(
             "{} threads; ggml takes 1 to {MOST}",

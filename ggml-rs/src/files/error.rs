@@ -162,7 +162,7 @@ pub enum Fault {
     #[error("the sizes overflow")]
     Overflow,
     /// A value is there and has another type.
-    #[error("is {found}, not {wanted}")]
+    #[error("is {found}, not {wanted}{}", in_rust(.found))]
     WrongType {
         /// The type that it has.
         found: String,
@@ -184,6 +184,15 @@ pub enum Fault {
     /// The header of a safetensors file is not what it must be.
     #[error("{}", message(.0))]
     Json(String),
+}
+
+/// The type of Rust of a value's type, where it has another name.
+fn in_rust(found: &str) -> String {
+    let rust = super::gguf::rust_type(found);
+    match rust == found {
+        true => String::new(),
+        false => format!(" (`{rust}` in Rust)"),
+    }
 }
 
 impl FileError {

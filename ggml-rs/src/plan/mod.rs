@@ -43,10 +43,10 @@ pub use memory::MemoryUse;
 use crate::backend::{Backend, Cancel, Executor};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Placed, Result};
 use crate::graph::{Graph, Input, Output};
 use crate::params::{Accesses, Held, Wait};
-use crate::quantize::{dequantize, quantize};
+use crate::quantize::{check_dequantize, dequantize_checked, quantize_in};
 use crate::trace::{Dispatch, Recorder};
 use partition::Partition;
 use pooled::Pooled;
@@ -85,7 +85,7 @@ pub struct Plan {
     memory: PlanMemory,
     uses: Vec<MemoryUse>,
     accesses: Accesses,
-    /// Which inputs have values.
+    /// Which inputs have values, or need none.
     set: Vec<bool>,
     /// Whether outputs hold the results of a finished run.
     finished: bool,
@@ -138,7 +138,7 @@ impl Plan {
         };
         Ok(Self {
             accesses: Accesses::of(&graph),
-            set: vec![false; graph.input_count()],
+            set: graph.needed_inputs().iter().map(|needed| !needed).collect(),
             finished: false,
             graph,
             partition,
@@ -201,60 +201,104 @@ impl Plan {
         self.partition.copies_in_a_run()
     }
 
+    /// Whether a run reads an input: whether an output, or what the graph writes to a parameter or to another input, depends on
+    /// it. An input that is not needed has no values, and setting it is an error.
+    ///
+    /// ```
+    /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+    ///
+    /// // A graph that only predicts takes labels, as one that trains does, and reads none.
+    /// let (graph, (x, labels, y)) = Graph::build(|g| {
+    ///     let (x, x_in) = g.input("x", DType::F32, [4])?;
+    ///     let (labels, labels_in) = g.input("labels", DType::F32, [4])?;
+    ///     let y = x.scale(2.0)?;
+    ///     let _loss = y.sub(labels)?.sqr()?.mean()?; // no output
+    ///     Ok((x_in, labels_in, g.output("y", y)?))
+    /// })?;
+    /// let mut backend = Device::cpu()?.open()?;
+    /// let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+    /// assert!(plan.needs(&x)? && !plan.needs(&labels)?);
+    /// assert!(plan.set_f32(&labels, &[0.0; 4]).is_err());
+    /// plan.set_f32(&x, &[1.0; 4])?;
+    /// plan.run(&mut backend)?;
+    /// assert_eq!(plan.read_f32(&y)?, [2.0; 4]);
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a token of another graph.
+    #[track_caller]
+    pub fn needs(&self, input: &Input) -> Result<bool> {
+        let call = Call::new("Plan::needs");
+        self.graph.input(call, input)?;
+        Ok(self.graph.needed_inputs()[input.index()])
+    }
+
     /// Sets an input from `f32` values in ne order, rounded to the input's type.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32
-    /// values do not convert to; [`Error::Param`] for a token of another graph.
+    /// values do not convert to; [`Error::Param`] for a token of another graph, and for an input that the graph does not
+    /// [need](Plan::needs).
     #[track_caller]
     pub fn set_f32(&mut self, input: &Input, values: &[f32]) -> Result<()> {
-        const CALL: &str = "Plan::set_f32";
-        self.graph.input(CALL, input)?;
+        let call = Call::new("Plan::set_f32");
+        self.graph.needed_input(call, input)?;
         let wanted = input.shape().elements();
         if values.len() != wanted {
-            let detail = format!("{} values for an input of {wanted} elements", values.len());
-            return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+            return Err(call.shape(format!(
+                "{} values for input `{}` of {wanted} elements",
+                values.len(),
+                self.graph.input_name(input.index())
+            )));
         }
         let bytes = match input.dtype() {
             DType::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
-            dtype => Cow::Owned(quantize(dtype, values, input.shape().ne()[0])?),
+            dtype => Cow::Owned(quantize_in(
+                call,
+                dtype,
+                values,
+                input.shape().ne()[0],
+                None,
+            )?),
         };
-        self.set_bytes(input, &bytes)
+        self.put(call, input, &bytes)
     }
 
     /// Sets an input of i32, in ne order.
     ///
     /// # Errors
     /// [`Error::DType`] for an input of another type; [`Error::Shape`] unless there are as many values as elements;
-    /// [`Error::Param`] for a token of another graph, and for ids that name what does not exist, or twice what is to be distinct.
+    /// [`Error::Param`] for a token of another graph, for an input that the graph does not [need](Plan::needs), and for ids that
+    /// name what does not exist, or twice what is to be distinct.
     #[track_caller]
     pub fn set_i32(&mut self, input: &Input, values: &[i32]) -> Result<()> {
-        const CALL: &str = "Plan::set_i32";
-        self.graph.input(CALL, input)?;
-        if input.dtype() != DType::I32 {
-            let detail = format!("the input is of type {}", input.dtype());
-            return Err(Error::DType(OpError::new(CALL, detail, Vec::new())));
-        }
-        self.set_bytes(input, bytemuck::cast_slice(values))
+        self.set_integers(Call::new("Plan::set_i32"), input, DType::I32, values)
     }
 
     /// Sets an input from bytes of the input's type.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many bytes as the input has; [`Error::Param`] for a token of
-    /// another graph, and for ids as in [`Plan::set_i32`].
+    /// another graph, for an input that the graph does not [need](Plan::needs), and for ids as in [`Plan::set_i32`].
     #[doc(alias = "ggml_backend_tensor_set")]
     #[track_caller]
     pub fn set_bytes(&mut self, input: &Input, bytes: &[u8]) -> Result<()> {
-        const CALL: &str = "Plan::set_bytes";
-        let tensor = self.graph.input(CALL, input)?;
-        let wanted = input.shape().bytes(input.dtype())?;
+        self.put(Call::new("Plan::set_bytes"), input, bytes)
+    }
+
+    /// Sets an input for any of the public functions that do.
+    fn put(&mut self, call: Call, input: &Input, bytes: &[u8]) -> Result<()> {
+        let tensor = self.graph.needed_input(call, input)?;
+        let wanted = input.shape().checked_bytes(input.dtype()).of(call)?;
+        let name = || self.graph.input_name(input.index());
         if bytes.len() != wanted {
-            let detail = format!("{} bytes for an input of {wanted}", bytes.len());
-            return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+            let detail = format!("{} bytes for input `{}` of {wanted}", bytes.len(), name());
+            return Err(call.shape(detail));
         }
         if let Some(rule) = self.graph.id_rule(input) {
-            rule.check(CALL, input.dtype(), bytes, input.shape().ne()[0])?;
+            rule.check(input.dtype(), bytes, input.shape().ne()[0])
+                .map_err(|why| call.param(format!("input `{}`: {why}", name())))?;
         }
         // SAFETY: the tensor is allocated and has exactly this many bytes, since inputs are contiguous.
         unsafe {
@@ -278,7 +322,7 @@ impl Plan {
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
     pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start("Plan::run", on.backends_mut(), How::Wait)
+        self.start(Call::new("Plan::run"), on.backends_mut(), How::Wait)
     }
 
     /// Runs the graph, unless another thread uses its parameters.
@@ -286,11 +330,25 @@ impl Plan {
     /// It is about parameters only: runs on the simulated device take turns in a process, and so do those that share a
     /// [`ThreadPool`](crate::ThreadPool); a run waits for its turn.
     ///
+    /// ```
+    /// use ggml_rs::{Backend, Error, Plan, Result};
+    ///
+    /// /// Whether the plan has run; `false` says that another thread uses its parameters.
+    /// fn ran(plan: &mut Plan, backend: &mut Backend) -> Result<bool> {
+    ///     match plan.try_run(backend) {
+    ///         Ok(()) => Ok(true),
+    ///         // A struct variant: match it with `{ .. }`.
+    ///         Err(Error::Busy { .. }) => Ok(false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Busy`], at once and with nothing done; else as [`Plan::run`].
     #[track_caller]
     pub fn try_run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start("Plan::try_run", on.backends_mut(), How::Try)
+        self.start(Call::new("Plan::try_run"), on.backends_mut(), How::Try)
     }
 
     /// Runs the graph, until `cancel` is switched on.
@@ -304,11 +362,8 @@ impl Plan {
     #[doc(alias = "ggml_backend_cpu_set_abort_callback")]
     #[track_caller]
     pub fn run_cancellable(&mut self, on: &mut impl Executor, cancel: &Cancel) -> Result<()> {
-        self.start(
-            "Plan::run_cancellable",
-            on.backends_mut(),
-            How::Until(cancel),
-        )
+        let call = Call::new("Plan::run_cancellable");
+        self.start(call, on.backends_mut(), How::Until(cancel))
     }
 
     /// Runs the graph so many times over, as one graph: for measurements, which the start and the end of a run would blur.
@@ -319,13 +374,14 @@ impl Plan {
     /// [`Error::Param`] for 0 times, for more than 2^20 nodes in all, and for a plan on several devices; else as [`Plan::run`].
     #[track_caller]
     pub fn run_times(&mut self, on: &mut impl Executor, times: usize) -> Result<()> {
-        const CALL: &str = "Plan::run_times";
+        let call = Call::new("Plan::run_times");
         let parts = self.partition.splits.len();
         if times == 0 || parts > 1 || !self.partition.can_repeat(times) {
-            let detail = format!("{times} times {parts} parts");
-            return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
+            return Err(call.param(format!(
+                "a plan of {parts} parts cannot run {times} times as one graph: it takes one device, 1 time or more, and no more than 2^20 nodes in all"
+            )));
         }
-        self.start(CALL, on.backends_mut(), How::Times(times))
+        self.start(call, on.backends_mut(), How::Times(times))
     }
 
     /// Runs the graph and returns what was dispatched for it, in order of encoding.
@@ -336,8 +392,9 @@ impl Plan {
     /// As [`Plan::run`].
     #[track_caller]
     pub fn run_traced(&mut self, on: &mut impl Executor) -> Result<Vec<Dispatch>> {
+        let call = Call::new("Plan::run_traced");
         let backends = on.backends_mut();
-        self.check_ready("Plan::run_traced", backends)?;
+        self.check_ready(call, backends)?;
         let _running = Running::alone();
         let Some(recorder) = self
             .devices()
@@ -357,8 +414,12 @@ impl Plan {
     /// type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&self, output: &Output) -> Result<Vec<f32>> {
-        let bytes = self.read_bytes(output)?;
-        dequantize(output.dtype(), &bytes)
+        let call = Call::new("Plan::read_f32");
+        let tensor = self.graph.output(call, output)?;
+        let dtype = output.dtype();
+        check_dequantize(dtype, 0)
+            .map_err(|refused| call.dtype(self.graph.about_output(tensor, refused.detail())))?;
+        dequantize_checked(dtype, &self.take(call, output)?)
     }
 
     /// Reads an output as bytes of the output's type.
@@ -368,16 +429,16 @@ impl Plan {
     #[doc(alias = "ggml_backend_tensor_get")]
     #[track_caller]
     pub fn read_bytes(&self, output: &Output) -> Result<Vec<u8>> {
-        const CALL: &str = "Plan::read_bytes";
-        let tensor = self.graph.output(CALL, output)?;
+        self.take(Call::new("Plan::read_bytes"), output)
+    }
+
+    /// Reads an output for any of the public functions that do.
+    fn take(&self, call: Call, output: &Output) -> Result<Vec<u8>> {
+        let tensor = self.graph.output(call, output)?;
         if !self.finished {
-            return Err(Error::Param(OpError::new(
-                CALL,
-                "no run has finished: call run() first",
-                Vec::new(),
-            )));
+            return Err(call.param("no run has finished: call run() first"));
         }
-        let mut bytes = vec![0; output.shape().bytes(output.dtype())?];
+        let mut bytes = vec![0; output.shape().checked_bytes(output.dtype()).of(call)?];
         // An output may be a parameter, or lie in one.
         let storage = self.graph.param_of(tensor).map(|leaf| leaf.param.storage());
         let _shared = storage.map(|storage| {
@@ -395,8 +456,10 @@ impl Plan {
 
     /// Where an output lies, as ggml knows it: an address to look up, not to read from.
     #[cfg(feature = "verifier")]
+    #[track_caller]
     pub(crate) fn address_of(&self, output: &Output) -> Option<*const std::ffi::c_void> {
-        let tensor = self.graph.output("Plan::address_of", output).ok()?;
+        let call = Call::new("Plan::address_of");
+        let tensor = self.graph.output(call, output).ok()?;
         // SAFETY: the graph keeps its tensors alive.
         Some(unsafe { tensor.as_ref() }.data.cast_const())
     }
@@ -408,17 +471,12 @@ impl Plan {
     /// was made with [`Placement::Separate`].
     #[track_caller]
     pub fn check_sentinels(&self) -> Result<()> {
+        let call = Call::new("Plan::check_sentinels");
         match &self.memory {
             PlanMemory::Separate(memory) => memory.check(),
-            PlanMemory::Pooled { .. } => {
-                let detail =
-                    "pooled tensors have no watched bytes: make the plan with Placement::Separate";
-                Err(Error::Param(OpError::new(
-                    "Plan::check_sentinels",
-                    detail,
-                    Vec::new(),
-                )))
-            }
+            PlanMemory::Pooled { .. } => Err(call.param(
+                "pooled tensors have no watched bytes: make the plan with Placement::Separate",
+            )),
         }
     }
 
@@ -426,16 +484,14 @@ impl Plan {
         &self.partition.devices
     }
 
-    #[track_caller]
-    fn start(&mut self, call: &'static str, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+    fn start(&mut self, call: Call, backends: &mut [Backend], how: How<'_>) -> Result<()> {
         self.check_ready(call, backends)?;
         let _running = Running::enter(self.devices());
         self.compute(backends, how)
     }
 
-    #[track_caller]
-    fn check_ready(&self, call: &'static str, backends: &[Backend]) -> Result<()> {
-        let refuse = |detail: String| Err(Error::Param(OpError::new(call, detail, Vec::new())));
+    fn check_ready(&self, call: Call, backends: &[Backend]) -> Result<()> {
+        let refuse = |detail: String| Err(call.param(detail));
         let devices = || backends.iter().map(Backend::device);
         if !devices().eq(self.devices().iter().copied()) {
             return refuse(format!(

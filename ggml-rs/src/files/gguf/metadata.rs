@@ -15,7 +15,28 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// The value of a key, as the type that is asked for: a number, `bool`, `&str`, `&[f32]` and other slices of them.
+    /// The value of a key, as the type that is asked for: a number of the value's own type, `bool`, `&str`, `&[f32]` and other
+    /// slices of these, `&[String]`, or a [`&Value`](Value) of any type. Nothing is converted or copied: an array is a slice,
+    /// and never a `Vec`, of which `to_vec()` makes one.
+    ///
+    /// ```
+    /// use ggml_rs::files::gguf::{Builder, Gguf};
+    /// use std::io::Cursor;
+    ///
+    /// let file = Builder::new()
+    ///     .set("rope.factors", vec![1.0_f32, 2.0])?
+    ///     .set("tokens", vec!["a".to_owned(), "b".to_owned()])?
+    ///     .save(Vec::new(), [])?;
+    /// let gguf = Gguf::read(Cursor::new(file))?;
+    /// let factors: &[f32] = gguf.metadata().get("rope.factors")?;
+    /// let owned: Vec<f32> = factors.to_vec();
+    /// let tokens: &[String] = gguf.metadata().get("tokens")?;
+    /// assert_eq!((owned.len(), tokens.len()), (2, 2));
+    /// // The error names the type that the value has.
+    /// let error = gguf.metadata().get::<&[f64]>("rope.factors").unwrap_err();
+    /// assert!(error.to_string().ends_with("is array of f32, not array of f64 (`&[f32]` in Rust)"));
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) when there is no such key ([`Fault::Missing`]) or its value has another type

@@ -48,6 +48,7 @@ mod writer;
 pub use header::Header;
 pub use metadata::Metadata;
 pub use reader::Gguf;
+pub(crate) use value::rust_type;
 pub use value::{Array, FromValue, Value, ValueType};
 pub use writer::{Builder, Writer};
 

@@ -5,7 +5,8 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Call, Result};
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
 use crate::files::gguf::parse;
@@ -85,7 +86,30 @@ impl<R: Read + Seek> Gguf<R> {
     /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
-        self.values.read_f32(&self.header, name)
+        let call = Call::new("Gguf::read_f32");
+        self.values.read_f32(call, &self.header, name)
+    }
+
+    /// The values of an I32 tensor.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for another type.
+    #[track_caller]
+    pub fn read_i32(&mut self, name: &str) -> Result<Vec<i32>> {
+        let call = Call::new("Gguf::read_i32");
+        self.values
+            .read_integers(call, &self.header, name, DType::I32)
+    }
+
+    /// The values of an I64 tensor.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_i32`].
+    #[track_caller]
+    pub fn read_i64(&mut self, name: &str) -> Result<Vec<i64>> {
+        let call = Call::new("Gguf::read_i64");
+        self.values
+            .read_integers(call, &self.header, name, DType::I64)
     }
 
     /// Replaces what is in `to` by the bytes of a tensor. For many tensors one vector serves.
@@ -103,7 +127,8 @@ impl<R: Read + Seek> Gguf<R> {
     /// [`Error::Alloc`](crate::Error::Alloc) when the device or the host has no memory.
     #[track_caller]
     pub fn load(&mut self, device: Device) -> Result<Params> {
-        self.load_where(device, |_| true)
+        let call = Call::new("Gguf::load");
+        self.values.load_where(call, &self.header, device, |_| true)
     }
 
     /// The tensors for which `wanted` says so, as parameters on a device.
@@ -116,7 +141,8 @@ impl<R: Read + Seek> Gguf<R> {
         device: Device,
         wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
-        self.values.load_where(&self.header, device, wanted)
+        let call = Call::new("Gguf::load_where");
+        self.values.load_where(call, &self.header, device, wanted)
     }
 
     /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.

@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Refused, Result, here};
 use crate::graph::{Tensor, node};
 use crate::guard;
 use crate::layout::Refusal;
@@ -118,11 +118,13 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_prec_set_src")]
     #[track_caller]
     pub fn set_src_precision(self, precision: Precision, source: usize) -> Result<Self> {
+        let at = here();
         let refuse = || {
             self.no_setting(
                 "set_src_precision",
                 format!("this node does not take {precision:?} for operand {source}"),
             )
+            .at(at)
         };
         // Two operands are the most that any op with this setting has; ggml asserts on its own bound.
         let source = i32::try_from(source)
@@ -160,6 +162,7 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_mul_mat_id_set_staging")]
     #[track_caller]
     pub fn set_staging(self, staging: Staging) -> Result<Self> {
+        let at = here();
         // SAFETY: the builder's tensors are alive.
         match unsafe { node::op(self.ptr()) } {
             Some(node::Op::MulMatId) => {
@@ -175,14 +178,17 @@ impl Tensor<'_> {
                         "set_staging",
                         "only a mul_mat_id stages one operand alone as float",
                     )
+                    .at(at)
                 })?;
                 self.set_src_precision(precision, 0)?
                     .set_src_precision(precision, 1)
             }
-            _ => Err(self.no_setting(
-                "set_staging",
-                "only out_prod, mul_mat and mul_mat_id have a staging",
-            )),
+            _ => Err(self
+                .no_setting(
+                    "set_staging",
+                    "only out_prod, mul_mat and mul_mat_id have a staging",
+                )
+                .at(at)),
         }
     }
 
@@ -204,6 +210,7 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_mul_mat_set_route")]
     #[track_caller]
     pub fn set_route(self, route: Route) -> Result<Self> {
+        let at = here();
         // SAFETY: the builder's tensors are alive.
         match (unsafe { node::op(self.ptr()) }, route) {
             (Some(node::Op::MulMat), Route::Auto) => {
@@ -216,10 +223,12 @@ impl Tensor<'_> {
             (Some(node::Op::OutProd), Route::Direct) => {
                 Ok(self.set_out_prod_route(out_prod::DIRECT))
             }
-            (Some(node::Op::MulMat | node::Op::OutProd), other) => {
-                Err(self.no_setting("set_route", format!("this node has no route {other:?}")))
-            }
-            _ => Err(self.no_setting("set_route", "only a mul_mat and an out_prod have a route")),
+            (Some(node::Op::MulMat | node::Op::OutProd), other) => Err(self
+                .no_setting("set_route", format!("this node has no route {other:?}"))
+                .at(at)),
+            _ => Err(self
+                .no_setting("set_route", "only a mul_mat and an out_prod have a route")
+                .at(at)),
         }
     }
 
@@ -239,8 +248,7 @@ impl Tensor<'_> {
         self
     }
 
-    #[track_caller]
-    fn no_setting(self, op: &'static str, detail: impl Into<String>) -> crate::Error {
+    fn no_setting(self, op: &'static str, detail: impl Into<String>) -> Refused {
         Refusal {
             op,
             operands: &[("node", self.layout())],
