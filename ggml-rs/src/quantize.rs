@@ -14,8 +14,6 @@
 //! ```
 
 use std::borrow::Cow;
-use std::num::NonZero;
-use std::thread;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -26,6 +24,7 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::guard;
 use crate::runtime;
+use crate::tasks;
 
 /// Converts rows of `row_len` values to `dtype`, in parallel when there are many.
 ///
@@ -174,24 +173,16 @@ fn quantize_rows(
     let mut words = vec![0_u64; (values.len() / row_len * row_bytes).div_ceil(8)];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
     let bytes = &mut bytes[..values.len() / row_len * row_bytes];
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = tasks::threads();
     // Blocks of 8 rows keep every task's first byte aligned as the first one's is.
     let rows = (values.len() / row_len)
         .div_ceil(threads)
         .max(TASK.div_ceil(row_len))
         .next_multiple_of(8);
-    thread::scope(|scope| {
-        let parts = values
-            .chunks(rows * row_len)
-            .zip(bytes.chunks_mut(rows * row_bytes));
-        let tasks: Vec<_> = parts
-            .map(|(from, to)| scope.spawn(|| quantizer.run(from, to)))
-            .collect();
-        tasks.into_iter().try_for_each(|task| {
-            task.join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    })?;
+    let parts = values
+        .chunks(rows * row_len)
+        .zip(bytes.chunks_mut(rows * row_bytes));
+    tasks::share(parts.len(), parts, |(from, to)| quantizer.run(from, to))?;
     Ok(bytes.to_vec())
 }
 

@@ -3,10 +3,8 @@
 //! These are written for trust first: every sum runs over k in ascending order in `f64`, and the product
 //! of two `f32` values is exact there.
 
-use std::num::NonZero;
-use std::thread;
-
 use crate::error::{Error, OpError, Result};
+use crate::tasks;
 
 /// Values with a shape and strides, both in ne order and in elements.
 ///
@@ -190,15 +188,16 @@ const ROWS: usize = 512;
 fn product(a: Values<'_>, b: Values<'_>) -> Vec<f64> {
     let (m, columns) = (a.ne[0], b.ne[0] * b.ne[2] * b.ne[3]);
     let mut out = vec![0.0; m * columns];
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = tasks::threads();
     let share = columns
         .div_ceil(threads)
         .next_multiple_of(COLUMNS.min(columns));
-    thread::scope(|scope| {
-        for (t, part) in out.chunks_mut(share * m).enumerate() {
-            scope.spawn(move || product_columns(a, b, t * share, part));
-        }
+    let parts = out.chunks_mut(share * m).enumerate();
+    let shared = tasks::share(parts.len(), parts, |(t, part)| {
+        product_columns(a, b, t * share, part);
+        Ok(())
     });
+    debug_assert!(shared.is_ok(), "no part fails");
     out
 }
 

@@ -32,6 +32,7 @@ mod tensor;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::forget;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::builder::Core;
 use crate::graph::ops::CustomOp;
+use crate::inside::Run;
 use crate::runtime;
 use crate::shape::Shape;
 
@@ -143,14 +145,24 @@ impl Graph {
     /// Continues the first panic of a closure since the last call.
     pub(crate) fn resume_panic(&self) {
         // All are asked, so that none is left for a later run.
-        let mut panics: Vec<_> = self
-            .custom
-            .iter()
-            .filter_map(|op| op.take_panic())
-            .collect();
-        if !panics.is_empty() {
-            resume_unwind(panics.swap_remove(0));
+        let mut panics = self.custom.iter().filter_map(|op| op.take_panic());
+        let first = panics.next();
+        // Dropping one could panic again, while the first one passes.
+        panics.for_each(forget);
+        if let Some(first) = first {
+            resume_unwind(first);
         }
+    }
+
+    /// Tells the closures which run calls them, until the result is dropped. `run` is asked where there are closures.
+    pub(crate) fn running(&self, run: impl FnOnce() -> Run) -> Running<'_> {
+        if !self.custom.is_empty() {
+            let run = Arc::new(run());
+            for op in &self.custom {
+                op.set_run(Some(Arc::clone(&run)));
+            }
+        }
+        Running(&self.custom)
     }
 
     /// An input's name.
@@ -213,6 +225,17 @@ impl fmt::Debug for Graph {
             .field("inputs", &self.inputs.len())
             .field("outputs", &self.outputs.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// See [`Graph::running`].
+pub(crate) struct Running<'g>(&'g [Arc<CustomOp>]);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        for op in self.0 {
+            op.set_run(None);
+        }
     }
 }
 

@@ -44,8 +44,8 @@
 //! [`Plan::run`](crate::Plan::run) waits for the locks; [`Plan::try_run`](crate::Plan::try_run) returns
 //! [`Error::Busy`] instead.
 //!
-//! Do not set or read a parameter from inside a run that uses its storage (from a logger, or the closure of a custom op): the
-//! closure would wait for the run, and the run for the closure.
+//! A closure of a custom op is inside of a run, and never waits: it may read what that run only reads, while setting it, or
+//! using what the run writes, is [`Error::Param`], and what another thread uses at the time is [`Error::Busy`].
 
 mod access;
 mod storage;
@@ -132,9 +132,13 @@ impl Params {
     /// Sets every parameter to zero.
     ///
     /// # Errors
-    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    /// As [`Param::zero`].
+    #[track_caller]
     pub fn zero(&self) -> Result<()> {
-        self.iter().try_for_each(|param| param.zero())
+        for param in self.iter() {
+            param.zero()?;
+        }
+        Ok(())
     }
 }
 
@@ -231,7 +235,7 @@ impl Param {
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32 values do not
-    /// convert to.
+    /// convert to; in a closure as [`Param::set_bytes`].
     #[track_caller]
     pub fn set_f32(&self, values: &[f32]) -> Result<()> {
         let wanted = self.shape().elements();
@@ -256,7 +260,8 @@ impl Param {
     /// Sets it from bytes of its type. Waits for runs that use its storage.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many bytes as it has.
+    /// [`Error::Shape`] unless there are as many bytes as it has. In a closure of a custom op, [`Error::Param`] where its run
+    /// uses the storage, and [`Error::Busy`] where another thread does.
     #[track_caller]
     pub fn set_bytes(&self, bytes: &[u8]) -> Result<()> {
         let wanted = self.entry().bytes;
@@ -268,14 +273,14 @@ impl Param {
                 Vec::new(),
             )));
         }
-        self.storage.write(self.index, bytes);
-        Ok(())
+        self.storage.write("Param::set_bytes", self.index, bytes)
     }
 
     /// Sets every byte of it to zero, which is zero in every type.
     ///
     /// # Errors
-    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    /// [`Error::Alloc`] when the host has no memory for the zeros; else as [`Param::set_bytes`].
+    #[track_caller]
     pub fn zero(&self) -> Result<()> {
         self.set_bytes(&zeros(self.entry().bytes, "zeros")?)
     }
@@ -283,7 +288,7 @@ impl Param {
     /// Reads it as `f32` in ne order, converted from its type. Waits for runs that write its storage.
     ///
     /// # Errors
-    /// [`Error::Param`] before it was set; [`Error::DType`] for a type that does not convert to f32.
+    /// As [`Param::read_bytes`]; [`Error::DType`] for a type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&self) -> Result<Vec<f32>> {
         let bytes = self.read_bytes()?;
@@ -293,11 +298,13 @@ impl Param {
     /// Reads it as bytes of its type. Waits for runs that write its storage.
     ///
     /// # Errors
-    /// [`Error::Param`] before it was set.
+    /// [`Error::Param`] before it was set. In a closure of a custom op, [`Error::Param`] where its run writes the storage, and
+    /// [`Error::Busy`] where another thread does.
     #[track_caller]
     pub fn read_bytes(&self) -> Result<Vec<u8>> {
-        self.check_set("Param::read_bytes")?;
-        Ok(self.storage.read(self.index))
+        const CALL: &str = "Param::read_bytes";
+        self.check_set(CALL)?;
+        self.storage.read(CALL, self.index)
     }
 
     /// # Errors

@@ -26,12 +26,11 @@ mod integers;
 mod memory;
 mod partition;
 mod pooled;
-mod running;
 mod separate;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
-use std::sync::PoisonError;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -45,12 +44,13 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, OpError, Result};
 use crate::graph::{Graph, Input, Output};
+use crate::inside::{self, Run};
+use crate::logging;
 use crate::params::{Accesses, Held, Wait};
 use crate::quantize::{dequantize, quantize};
-use crate::trace::{Dispatch, Recorder};
+use crate::trace::Dispatch;
 use partition::Partition;
 use pooled::Pooled;
-use running::Running;
 use separate::Separate;
 
 /// Where a plan puts its tensors.
@@ -109,6 +109,7 @@ impl Plan {
     /// [`Error::Alloc`]; [`Error::Device`] for a parameter in memory that the device cannot use.
     #[doc(alias = "ggml_gallocr_alloc_graph")]
     pub fn new(graph: Graph, on: &impl Executor, options: PlanOptions) -> Result<Self> {
+        let _lines = logging::hold();
         let partition = partition(&graph, on)?;
         Self::on_partition(graph, partition, on.backends(), options)
     }
@@ -171,6 +172,7 @@ impl Plan {
         on: &impl Executor,
         options: PlanOptions,
     ) -> Result<Vec<MemoryUse>> {
+        let _lines = logging::hold();
         let partition = partition(graph, on)?;
         let uses = memory::tensors(&partition, options.placement)
             .and_then(|tensors| memory::account(graph, &partition, on.backends(), &tensors));
@@ -273,6 +275,9 @@ impl Plan {
     /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
     ///
+    /// In a closure of a custom op, which may run other plans, nothing waits for another run: what the run around it holds is
+    /// [`Error::Param`] or [`Error::Device`], unless both only read it, and what another thread uses is [`Error::Busy`].
+    ///
     /// # Panics
     /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
@@ -336,18 +341,9 @@ impl Plan {
     /// As [`Plan::run`].
     #[track_caller]
     pub fn run_traced(&mut self, on: &mut impl Executor) -> Result<Vec<Dispatch>> {
-        let backends = on.backends_mut();
-        self.check_ready("Plan::run_traced", backends)?;
-        let _running = Running::alone();
-        let Some(recorder) = self
-            .devices()
-            .iter()
-            .find_map(|&device| Recorder::of(device))
-        else {
-            return self.compute(backends, How::Wait).map(|()| Vec::new());
-        };
-        let (outcome, dispatches) = recorder.record(|| self.compute(backends, How::Wait));
-        outcome.map(|()| dispatches)
+        let trace = RefCell::default();
+        self.start("Plan::run_traced", on.backends_mut(), How::Traced(&trace))?;
+        Ok(trace.into_inner())
     }
 
     /// Reads an output as `f32` in ne order, converted from the output's type.
@@ -379,13 +375,10 @@ impl Plan {
         }
         let mut bytes = vec![0; output.shape().bytes(output.dtype())?];
         // An output may be a parameter, or lie in one.
-        let storage = self.graph.param_of(tensor).map(|leaf| leaf.param.storage());
-        let _shared = storage.map(|storage| {
-            storage
-                .lock()
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
+        let _shared = match self.graph.param_of(tensor) {
+            Some(leaf) => Some(leaf.param.storage().hold(CALL, false, Wait::Yes)?),
+            None => None,
+        };
         // SAFETY: the tensor is allocated and has exactly this many bytes, since outputs are contiguous.
         unsafe {
             sys::ggml_backend_tensor_get(tensor.as_ptr(), bytes.as_mut_ptr().cast(), 0, bytes.len())
@@ -429,8 +422,9 @@ impl Plan {
     #[track_caller]
     fn start(&mut self, call: &'static str, backends: &mut [Backend], how: How<'_>) -> Result<()> {
         self.check_ready(call, backends)?;
-        let _running = Running::enter(self.devices());
-        self.compute(backends, how)
+        // Dropped last, when all locks are free: a logger may do anything.
+        let _lines = logging::hold();
+        self.compute(call, backends, how)
     }
 
     #[track_caller]
@@ -456,12 +450,24 @@ impl Plan {
             .try_for_each(|leaf| leaf.param.check_set(call))
     }
 
-    fn compute(&mut self, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+    #[track_caller]
+    fn compute(
+        &mut self,
+        call: &'static str,
+        backends: &mut [Backend],
+        how: How<'_>,
+    ) -> Result<()> {
         // A run that is not to wait leaves everything as it was.
         self.finished &= matches!(how, How::Try);
-        let _held = how.lock(&self.accesses)?;
+        let _held = how.lock(call, &self.accesses)?;
         self.finished = false;
+        let running = self.graph.running(|| Run {
+            storages: self.accesses.uses(),
+            pools: backends.iter().filter_map(Backend::pool).collect(),
+            around: inside::run(),
+        });
         let outcome = run_splits(&mut self.partition, backends, how);
+        drop(running);
         // Whatever came of the run, ggml has returned.
         self.graph.resume_panic();
         outcome?;
@@ -488,6 +494,8 @@ enum How<'a> {
     Until(&'a Cancel),
     /// As [`How::Wait`], the nodes repeated.
     Times(usize),
+    /// As [`How::Wait`], with a record of what is dispatched.
+    Traced(&'a RefCell<Vec<Dispatch>>),
 }
 
 /// How often a run that waits for parameters looks at its switch.
@@ -497,21 +505,30 @@ impl<'a> How<'a> {
     fn cancel(self) -> Option<&'a Cancel> {
         match self {
             Self::Until(cancel) => Some(cancel),
-            Self::Wait | Self::Try | Self::Times(_) => None,
+            Self::Wait | Self::Try | Self::Times(_) | Self::Traced(_) => None,
         }
     }
 
-    fn lock(self, accesses: &Accesses) -> Result<Vec<Held<'_>>> {
+    fn trace(self) -> Option<&'a RefCell<Vec<Dispatch>>> {
+        match self {
+            Self::Traced(trace) => Some(trace),
+            Self::Wait | Self::Try | Self::Times(_) | Self::Until(_) => None,
+        }
+    }
+
+    #[track_caller]
+    fn lock<'h>(self, call: &'static str, accesses: &'h Accesses) -> Result<Vec<Held<'h>>> {
         let Self::Until(cancel) = self else {
             let wait = !matches!(self, Self::Try);
-            return accesses.lock(if wait { Wait::Yes } else { Wait::No });
+            return accesses.lock(call, if wait { Wait::Yes } else { Wait::No });
         };
+        let inside = inside::run().is_some();
         loop {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            match accesses.lock(Wait::No) {
-                Err(Error::Busy { .. }) => sleep(LOOK),
+            match accesses.lock(call, Wait::No) {
+                Err(Error::Busy { .. }) if !inside => sleep(LOOK),
                 done => return done,
             }
         }
@@ -536,7 +553,7 @@ fn run_splits(partition: &mut Partition, backends: &mut [Backend], how: How<'_>)
         for graph in graphs {
             // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
             // it runs every node; `check_ready` compared the devices.
-            unsafe { backends[split.device].compute(graph, cancel)? };
+            unsafe { backends[split.device].compute(graph, cancel, how.trace())? };
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ use ggml_sys as sys;
 use crate::device::{Device, DeviceKind};
 use crate::error::Unsupported;
 use crate::graph::node::{self, Node};
+use crate::logging;
 
 /// The reason why a node is refused.
 type Verdict = std::result::Result<(), String>;
@@ -63,6 +64,8 @@ fn table(device: Device, node: &Node) -> Verdict {
 /// # Safety
 /// `tensor` and its operands must be alive.
 unsafe fn ask(device: Device, tensor: NonNull<sys::ggml_tensor>) -> Verdict {
+    // Metal looks pipelines up under a lock.
+    let _lines = logging::hold();
     // SAFETY: the device lives as long as the process, the caller vouches for the tensor.
     if unsafe { sys::ggml_backend_dev_supports_op(device.as_ptr(), tensor.as_ptr()) } {
         Ok(())

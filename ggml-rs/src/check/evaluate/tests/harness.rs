@@ -163,7 +163,9 @@ impl Bench {
             for &tensor in wanted {
                 sys::ggml_build_forward_expand(graph, tensor);
             }
-            backend.compute(NonNull::new(graph).unwrap(), None).unwrap();
+            backend
+                .compute(NonNull::new(graph).unwrap(), None, None)
+                .unwrap();
             let read = wanted.iter().map(|&tensor| read(tensor)).collect();
             sys::ggml_backend_buffer_free(buffer);
             read
