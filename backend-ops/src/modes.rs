@@ -39,14 +39,18 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
         cli.mode == Mode::Test || cli.exact.is_none(),
         "--exact: only mode test compares elements"
     );
-    let judges = matches!(cli.mode, Mode::Test | Mode::Grad);
+    let judges = matches!(cli.mode, Mode::Test | Mode::Grad | Mode::Threads);
     anyhow::ensure!(
         judges || !cli.bisect,
-        "--bisect: only modes test and grad have cases that fail"
+        "--bisect: only modes test, grad and threads have cases that fail"
     );
     anyhow::ensure!(
         judges || cli.jobs.is_none_or(|jobs| jobs == 1),
-        "-j: only modes test and grad run cases side by side"
+        "-j: only modes test, grad and threads run cases side by side"
+    );
+    anyhow::ensure!(
+        cli.mode == Mode::Threads || cli.threads.is_none(),
+        "--threads: only mode threads compares numbers of them"
     );
     anyhow::ensure!(
         cli.set != Set::Staging || cli.staging.is_none(),
@@ -223,8 +227,9 @@ mod tests {
             ),
             (&["support", "--update", "x"], "only with --output markdown"),
             (&["grad", "--exact"], "only mode test"),
-            (&["perf", "--bisect"], "only modes test and grad"),
-            (&["support", "-j", "2"], "only modes test and grad"),
+            (&["test", "--threads", "4"], "only mode threads"),
+            (&["perf", "--bisect"], "only modes test, grad and threads"),
+            (&["support", "-j", "2"], "only modes test, grad and threads"),
             (&["test", "--set", "staging"], "use mode perf"),
             (&["support", "--set", "perf"], "use mode perf"),
             (
