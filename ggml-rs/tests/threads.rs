@@ -1,5 +1,7 @@
 //! Pools of threads: shared by backends on several threads, left, and kept alive.
 
+mod common;
+
 use std::thread;
 
 use ggml_rs::DType::F32;
@@ -92,6 +94,34 @@ fn leaving_a_pool_does_not_stop_it() {
     let near = |value: &f32| (value - 1.0).abs() < 1e-4;
     assert!(plan.read_f32(&y).unwrap().iter().all(near));
     assert!(rounds > 0);
+}
+
+/// A sum over all rows, to which each thread adds those that it takes.
+#[test]
+fn a_loss_does_not_depend_on_threads() {
+    let (classes, rows, seed) = (33, 1000, 5);
+    let values = common::values(2 * classes * rows, seed);
+    let (logits, labels) = values.split_at(classes * rows);
+    let (graph, (logits_in, labels_in, loss)) = Graph::build(|g| {
+        let (logits, logits_in) = g.input("logits", F32, [classes, rows])?;
+        let (labels, labels_in) = g.input("labels", F32, [classes, rows])?;
+        let loss = logits.cross_entropy_loss(labels)?;
+        Ok((logits_in, labels_in, g.output("loss", loss)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&logits_in, logits).unwrap();
+    plan.set_f32(&labels_in, labels).unwrap();
+    let mut with = |threads| {
+        backend.set_threads(threads).unwrap();
+        plan.run(&mut backend).unwrap();
+        plan.read_f32(&loss).unwrap()[0].to_bits()
+    };
+    let one = with(1);
+    for threads in 2..=8 {
+        assert_eq!(with(threads), one, "{threads} threads, seed {seed}");
+    }
 }
 
 #[test]

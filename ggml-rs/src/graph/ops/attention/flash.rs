@@ -21,7 +21,9 @@ pub struct FlashAttn<'g> {
     pub max_bias: f32,
     /// Products `x` become `logit_softcap * tanh(x / logit_softcap)`. 0: they do not.
     pub logit_softcap: f32,
-    /// Ask for values to be added up in F32. A device whose kernels would not is refused when a plan is made.
+    /// Ask for floats to the end: queries are not rounded to another type, and products and sums are F32. Keys and values are
+    /// what they are stored as. The CPU keeps this for every type. Metal, whose kernels round queries, is refused when a plan is
+    /// made; the error says what to do.
     pub float: bool,
 }
 
@@ -84,8 +86,10 @@ impl<'g> Tensor<'g> {
     /// `out[:, h, i, b] = sum over j of softmax over j (scale * <q[:, i, h, b], k[:, j, h / g, b]> + mask[j, i, h, b]) * v[:, j, h / g, b]`
     /// for `g` query heads to a head of keys. Note that the result's heads come before its queries.
     ///
-    /// It has no gradient: build attention from [`Tensor::mul_mat`] and softmax to differentiate it. The CPU adds up F16
-    /// values in F16 where there are few queries; Metal reads queries as f16.
+    /// It has no gradient: build attention from [`Tensor::mul_mat`] and softmax to differentiate it. Values of every type are
+    /// added up in F32. Queries may be rounded first, and lose what is beyond 65504 where that is to f16: on the CPU to the type
+    /// that keys are multiplied in (64 queries or more with keys and values of F32, or of F16, are not rounded), on Metal to f16
+    /// or bf16. [`FlashAttn::float`] asks for more.
     ///
     /// ```
     /// use ggml_rs::{DType, Device, FlashAttn, Graph, Plan, PlanOptions};
