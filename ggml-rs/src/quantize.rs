@@ -13,6 +13,8 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
+mod scales;
+
 use std::borrow::Cow;
 use std::num::NonZero;
 use std::thread;
@@ -34,8 +36,10 @@ use crate::runtime;
 ///
 /// # Errors
 /// [`Error::Shape`] unless the values fill whole rows and rows whole blocks; [`Error::DType`] for a type that
-/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for a type
-/// whose blocks are searched (IQ1, IQ2, IQ3: beyond 2^25, which none of them can hold).
+/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for its type:
+/// the scale of a block is a half, and one that overflows reads back as infinity (Q8_0 holds 127 times 65504, Q4_0 8 times, others
+/// less or more); NVFP4 holds 2688. The error names the value and what fits. Halves are rounded as IEEE says, to infinity from
+/// 65520 (F16) on.
 #[doc(alias = "ggml_quantize_chunk")]
 #[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
@@ -192,16 +196,20 @@ fn quantize_rows(
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     })?;
+    scales::check(&quantizer, values, bytes)?;
     Ok(bytes.to_vec())
 }
 
-/// The largest value that ggml quantizes without a fault.
+/// The largest value that ggml quantizes without a fault. What is too large for the scale of its block is found afterwards.
+///
+/// NVFP4's scales are clamped to 448, and its levels end at 6: larger values would be cut off without a word.
 ///
 /// For some types it searches a grid of points, and asserts that a point was found: none is, once sums of fourth powers overflow.
 /// Their largest values are those of the largest half times what a grid and a scale of the block give, below 2^25 for each.
 fn largest(dtype: DType) -> f32 {
-    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, NVFP4};
     match dtype {
+        NVFP4 => 448.0 * 6.0,
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => (1 << 25) as f32,
         _ => f32::MAX,
     }
@@ -331,6 +339,82 @@ mod tests {
             .chunks(256)
             .flat_map(|row| quantize(DType::Q5_K, row, 256).unwrap());
         assert!(rows.eq(whole.iter().copied()));
+    }
+
+    /// Leaves `byte` in the stack below the caller's frame.
+    #[inline(never)]
+    fn paint(byte: u8) {
+        std::hint::black_box(&mut [byte; 1 << 16]);
+    }
+
+    /// Blocks of zeros, of tiny, of single, of equal and of mixed values.
+    fn plain_blocks() -> Vec<Vec<f32>> {
+        let scales = [0.0, f32::MIN_POSITIVE, 1e-42, 1e-20, 1e-9, 1e-5, 1.0, 1e4];
+        let shapes: [fn(usize) -> f32; 6] = [
+            |_| 1.0,
+            |_| -1.0,
+            |i| f32::from(i == 77),
+            |i| -f32::from(i == 3),
+            |i| if i % 64 < 32 { 0.0 } else { (i as f32).sin() },
+            |i| if i < 128 { 1e-20 } else { (i as f32).cos() },
+        ];
+        let blocks = scales.iter().flat_map(|scale| {
+            let block =
+                move |shape: &fn(usize) -> f32| (0..256).map(|i| shape(i) * scale).collect();
+            shapes.iter().map(block).collect::<Vec<_>>()
+        });
+        blocks.collect()
+    }
+
+    /// A block of zeros of IQ4_NL held what functions before had left on the stack.
+    #[test]
+    fn every_bit_of_a_block_comes_from_its_values() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
+            for importance in [None, Some(vec![1.0; 256])] {
+                let quantizer = Quantizer::new(dtype, 256, importance.as_deref()).unwrap();
+                for values in plain_blocks() {
+                    let over = |byte: u8| {
+                        let mut words = vec![u64::from_ne_bytes([byte; 8]); 256];
+                        let size = dtype.row_bytes(256).unwrap();
+                        let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..size];
+                        paint(byte);
+                        quantizer.run(&values, bytes).unwrap();
+                        bytes.to_vec()
+                    };
+                    let same = over(0x55) == over(0xaa);
+                    assert!(same, "{dtype} of {values:?}, {}", importance.is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scale_that_overflows_is_refused_with_the_value_and_what_fits() {
+        let mut values = wave(64);
+        values[40] = -1e9;
+        let refused = quantize(DType::Q8_0, &values, 32).unwrap_err();
+        assert!(matches!(refused, Error::Param(_)));
+        let said = refused.to_string();
+        for part in [
+            "value 40 is -1000000000",
+            "65504",
+            "Divided by 128",
+            "7.8125e6",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        // The largest that fits, and the next that does not.
+        for (most, fits) in [(127.0 * 65_504.0, true), (127.0 * 65_520.0, false)] {
+            values[40] = most;
+            assert_eq!(quantize(DType::Q8_0, &values, 32).is_ok(), fits, "{most}");
+        }
+        values[40] = 2688.0;
+        quantize(DType::NVFP4, &values, 64).unwrap();
+        values[40] = 2689.0;
+        assert!(matches!(
+            quantize(DType::NVFP4, &values, 64),
+            Err(Error::Param(_))
+        ));
     }
 
     #[test]

@@ -205,7 +205,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32
-    /// values do not convert to; [`Error::Param`] for a token of another graph.
+    /// values do not convert to; [`Error::Param`] for a token of another graph, and for values that
+    /// [`quantize`](crate::quantize::quantize) refuses.
     #[track_caller]
     pub fn set_f32(&mut self, input: &Input, values: &[f32]) -> Result<()> {
         const CALL: &str = "Plan::set_f32";

@@ -73,6 +73,10 @@ impl<'g> Tensor<'g> {
 
     /// A contiguous copy of another type.
     ///
+    /// F32 becomes I32 towards zero: the nearest I32 where none is as large, and 0 for NaN. To F16, values from 65520 on become
+    /// infinite. To blocks, values whose scale is too large for a half make the block infinite or NaN: `docs/precision.md` has the
+    /// limits, and [`quantize`](crate::quantize::quantize) refuses such values.
+    ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) when rows are not whole blocks of the type.
     #[doc(alias = "ggml_cast")]
