@@ -123,12 +123,15 @@ fn mul_mat_id(a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
     )
 }
 
-/// Kernels divide rows of the source into blocks of the destination.
+/// Elements may lie anywhere; a block of the destination is made of one row of the source.
 fn copy(a: &Layout, dst: &Layout) -> Verdict {
-    let blocks = a.dtype.is_quantized() || dst.dtype.is_quantized();
+    let block = dst.dtype.block_len();
     require(
-        !blocks || a.ne == dst.ne,
-        "blocks are not copied while reshaping",
+        a.ne[0].is_multiple_of(block),
+        format!(
+            "a: its rows of {} are no whole blocks of {} ({block} elements): reshape it to rows that are",
+            a.ne[0], dst.dtype
+        ),
     )
 }
 
@@ -177,6 +180,20 @@ mod tests {
         }
         let many = layout(F32, &[8, 4, 1 << 15]);
         assert!(product(many, many).unwrap_err().contains("16 bits"));
+    }
+
+    #[test]
+    fn a_block_is_made_of_one_row() {
+        let to = |a: Layout, dst: Layout| copy(&a, &dst);
+        let blocks = layout(DType::Q8_0, &[64, 2]);
+        to(layout(F32, &[64, 2]), blocks).unwrap();
+        to(layout(F32, &[32, 4]), blocks).unwrap();
+        to(blocks, layout(F16, &[16, 8])).unwrap();
+        let reason = to(layout(F32, &[16, 8]), blocks).unwrap_err();
+        assert!(
+            reason.contains("rows of 16 are no whole blocks of q8_0"),
+            "{reason}"
+        );
     }
 
     #[test]
