@@ -9,6 +9,7 @@ mod common;
 mod copies;
 mod cut;
 mod in_place;
+mod masks;
 mod operands;
 mod parent;
 mod refusals;
