@@ -35,46 +35,59 @@ fn window((a, b, start, step): Spot) -> Vec<usize> {
         .collect()
 }
 
-/// Writes and compares all elements. In place nothing but the window may change; otherwise nothing at all does.
-fn check(name: &str, types: &[DType], in_place: bool, adds: bool, write: Write) {
-    for &dtype in types {
-        for spot in SPOTS {
-            let (a_ne, b_ne, start, step) = spot;
-            for cut in Cut::all(b_ne, 1) {
-                let (a, b) = (whole(dtype, &a_ne, 1), whole(dtype, &cut.parent, 5));
-                let (before, b_values) = (a.values(), b.values());
-                let mut expected = before.clone();
-                for (to, from) in window(spot).into_iter().zip(cut.places()) {
-                    let old = if adds { expected[to] } else { 0.0 };
-                    expected[to] = old + b_values[from];
-                }
-                let bytes = bytes_of(&a).len() / before.len();
-                for mut place in everywhere() {
-                    let what = format!("{name} of {dtype}, {spot:?}, {cut:?}, {place}");
-                    let outcome = both(&mut place, &a, &b, |a, b| {
-                        let nb = step.map(|n| n * bytes);
-                        write(a, cut.view(b)?, nb, index(a_ne, start) * bytes)
-                    });
-                    match outcome {
-                        Ok((result, after)) => {
-                            assert_eq!(values_of(dtype, &result), expected, "{what}");
-                            let after_is = if in_place { &expected } else { &before };
-                            assert_eq!(&values_of(dtype, &after), after_is, "{what}");
-                        }
-                        Err(Error::Unsupported(_)) => {
-                            let packed = cut.name != "transposed"
-                                && cut.name != "a transposed window"
-                                && cut.name != "reversed dimensions";
-                            let has_kernel = match place.is_metal {
-                                true => dtype == F32 || !adds,
-                                false => matches!(dtype, F32 | I32),
-                            };
-                            assert!(!packed || !has_kernel, "{what} is refused");
-                        }
-                        Err(error) => panic!("{what}: {error}"),
+/// One of the ops that write a window.
+struct Op {
+    name: &'static str,
+    in_place: bool,
+    adds: bool,
+    write: Write,
+}
+
+impl Op {
+    /// Writes views of every layout into every window.
+    fn check(&self, types: &[DType]) {
+        let mut places: Vec<Place> = everywhere().collect();
+        for &dtype in types {
+            for spot in SPOTS {
+                for cut in Cut::all(spot.1, 1) {
+                    for place in &mut places {
+                        self.check_one(place, dtype, spot, &cut);
                     }
                 }
             }
+        }
+    }
+
+    /// Compares all elements. In place nothing but the window may change; otherwise nothing of the operand does.
+    fn check_one(&self, place: &mut Place, dtype: DType, spot: Spot, cut: &Cut) {
+        let (a_ne, _, start, step) = spot;
+        let (a, b) = (whole(dtype, &a_ne, 1), whole(dtype, &cut.parent, 5));
+        let (before, b_values) = (a.values(), b.values());
+        let mut expected = before.clone();
+        for (to, from) in window(spot).into_iter().zip(cut.places()) {
+            let old = if self.adds { expected[to] } else { 0.0 };
+            expected[to] = old + b_values[from];
+        }
+        let what = format!("{} of {dtype}, {spot:?}, {cut:?}, {place}", self.name);
+        let outcome = both(place, &a, &b, |a, b| {
+            let [bytes, ..] = a.strides();
+            let nb = step.map(|n| n * bytes);
+            (self.write)(a, cut.view(b)?, nb, index(a_ne, start) * bytes)
+        });
+        match outcome {
+            Ok((result, after)) => {
+                assert_eq!(values_of(dtype, &result), expected, "{what}");
+                let after_is = if self.in_place { expected } else { before };
+                assert_eq!(values_of(dtype, &after), after_is, "{what}");
+            }
+            Err(Error::Unsupported(_)) => {
+                let has_kernel = match place.is_metal {
+                    true => dtype == F32 || !self.adds,
+                    false => matches!(dtype, F32 | I32),
+                };
+                assert!(cut.axes[0] != 0 || !has_kernel, "{what} is refused");
+            }
+            Err(error) => panic!("{what}: {error}"),
         }
     }
 }
@@ -106,28 +119,39 @@ fn both(
 
 #[test]
 fn windows_are_replaced() {
-    check(
-        "set",
-        &[F32, I32, F16, BF16],
-        false,
-        false,
-        |a, b, nb, at| a.set(b, nb, at),
-    );
-    check(
-        "set_inplace",
-        &[F32, I32, F16, BF16],
-        true,
-        false,
-        |a, b, nb, at| a.set_inplace(b, nb, at),
-    );
+    let types = [F32, I32, F16, BF16];
+    Op {
+        name: "set",
+        in_place: false,
+        adds: false,
+        write: |a, b, nb, at| a.set(b, nb, at),
+    }
+    .check(&types);
+    Op {
+        name: "set_inplace",
+        in_place: true,
+        adds: false,
+        write: |a, b, nb, at| a.set_inplace(b, nb, at),
+    }
+    .check(&types);
 }
 
 #[test]
 fn windows_are_added_to() {
-    check("acc", &[F32], false, true, |a, b, nb, at| a.acc(b, nb, at));
-    check("acc_inplace", &[F32], true, true, |a, b, nb, at| {
-        a.acc_inplace(b, nb, at)
-    });
+    Op {
+        name: "acc",
+        in_place: false,
+        adds: true,
+        write: |a, b, nb, at| a.acc(b, nb, at),
+    }
+    .check(&[F32]);
+    Op {
+        name: "acc_inplace",
+        in_place: true,
+        adds: true,
+        write: |a, b, nb, at| a.acc_inplace(b, nb, at),
+    }
+    .check(&[F32]);
 }
 
 /// A contiguous window in the middle of a larger tensor is written to in place.
@@ -168,51 +192,13 @@ fn what_is_around_a_window_of_a_window_stays() {
 /// Rows of floats and of blocks, by ids, into every layout with packed rows and from every one.
 #[test]
 fn rows_are_written_by_ids() {
-    const IDS: [i32; 3] = [4, 0, 3];
+    let mut places: Vec<Place> = everywhere().collect();
     for to in [F32, F16, BF16, Q8_0] {
         for from in [F32, F16] {
-            let (n, block) = (64, to.block_len());
-            for dst in Cut::all([n, 5, 2, 2], block) {
-                for source in Cut::all([n, 3, 2, 2], 1) {
-                    let a = match to {
-                        Q8_0 => {
-                            Given::float(to, &dst.parent, vec![1.0; dst.parent.iter().product()])
-                        }
-                        _ => whole(to, &dst.parent, 1),
-                    };
-                    let b = whole(from, &source.parent, 8);
-                    let (a_values, b_values) = (a.values(), b.values());
-                    let mut expected: Vec<f64> =
-                        dst.places().into_iter().map(|i| a_values[i]).collect();
-                    let from_places = source.places();
-                    for (k, row) in from_places.chunks(n).enumerate() {
-                        let (i, matrix) = (k % 3, k / 3);
-                        let values: Vec<f32> = row.iter().map(|&i| b_values[i] as f32).collect();
-                        let stored = dequantize(to, &quantize(to, &values, n).unwrap()).unwrap();
-                        let at = n * (IDS[i] as usize + 5 * matrix);
-                        for (to, value) in expected[at..at + n].iter_mut().zip(stored) {
-                            *to = value.into();
-                        }
-                    }
-                    for mut place in everywhere() {
-                        let what = format!("{from} to {to}, {source:?} into {dst:?}, {place}");
-                        let packed = dst.axes[0] == 0 && source.axes[0] == 0;
-                        let has_kernel = !place.is_metal || from == F32 || to == F16;
-                        match set_rows(&mut place, [&a, &b], &IDS, dst, source) {
-                            // One of the last bits of a scale, which devices round differently.
-                            Ok(after) => compare(
-                                &a,
-                                &dst,
-                                &after,
-                                &expected,
-                                if to == Q8_0 { 1e-3 } else { 0.0 },
-                            )
-                            .unwrap_or_else(|why| panic!("{what}: {why}")),
-                            Err(Error::Unsupported(_) | Error::Layout(_)) => {
-                                assert!(!packed || !has_kernel, "{what} is refused");
-                            }
-                            Err(error) => panic!("{what}: {error}"),
-                        }
+            for dst in Cut::all([N, ROWS, 2, 2], to.block_len()) {
+                for source in Cut::all([N, IDS.len(), 2, 2], 1) {
+                    for place in &mut places {
+                        check_rows(place, (from, &source), (to, &dst));
                     }
                 }
             }
@@ -220,19 +206,45 @@ fn rows_are_written_by_ids() {
     }
 }
 
-fn set_rows(
-    place: &mut Place,
-    [a, b]: [&Given; 2],
-    ids: &[i32],
-    dst: Cut,
-    source: Cut,
-) -> Result<Vec<u8>> {
-    let rows = dst.shape()[1];
+/// The length of a row, the rows of a matrix, and which of them are written.
+const N: usize = 64;
+const ROWS: usize = 5;
+const IDS: [i32; 3] = [4, 0, 3];
+
+fn check_rows(place: &mut Place, (from, source): (DType, &Cut), (to, dst): (DType, &Cut)) {
+    let (a, b) = (whole(to, &dst.parent, 1), whole(from, &source.parent, 8));
+    let before = a.values();
+    let mut expected: Vec<f64> = dst.places().into_iter().map(|i| before[i]).collect();
+    for (k, row) in source.packed(&b).values().chunks(N).enumerate() {
+        let (i, matrix) = (k % IDS.len(), k / IDS.len());
+        let values: Vec<f32> = row.iter().map(|&x| x as f32).collect();
+        let stored = dequantize(to, &quantize(to, &values, N).unwrap()).unwrap();
+        let at = N * (IDS[i] as usize + ROWS * matrix);
+        for (to, value) in expected[at..at + N].iter_mut().zip(stored) {
+            *to = value.into();
+        }
+    }
+    let what = format!("{from} to {to}, {source:?} into {dst:?}, {place}");
+    // The last bits of a scale, which devices round differently.
+    let tolerance = if to == Q8_0 { 1e-3 } else { 0.0 };
+    match set_rows(place, [&a, &b], dst, source) {
+        Ok(after) => compare(&a, dst, &after, &expected, tolerance)
+            .unwrap_or_else(|why| panic!("{what}: {why}")),
+        Err(Error::Unsupported(_) | Error::Layout(_)) => {
+            let packed = dst.axes[0] == 0 && source.axes[0] == 0;
+            let has_kernel = !place.is_metal || from == F32 || to == F16;
+            assert!(!packed || !has_kernel, "{what} is refused");
+        }
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+fn set_rows(place: &mut Place, [a, b]: [&Given; 2], dst: &Cut, source: &Cut) -> Result<Vec<u8>> {
     let (graph, (a_in, b_in, ids_in, after)) = Graph::build(|g| {
         let (x, a_in) = g.input("a", a.dtype(), &*a.dims)?;
         let (y, b_in) = g.input("b", b.dtype(), &*b.dims)?;
-        let options = RowIdsOptions::new(rows).distinct();
-        let (chosen, ids_in) = g.row_ids_with("ids", [ids.len()], options)?;
+        let options = RowIdsOptions::new(ROWS).distinct();
+        let (chosen, ids_in) = g.row_ids_with("ids", [IDS.len()], options)?;
         let written = dst.view(x)?.set_rows(source.view(y)?, chosen)?;
         let [nb0, ..] = written.strides();
         g.output("one", written.view([a.dtype().block_len()], [nb0; 3], 0)?)?;
@@ -241,7 +253,7 @@ fn set_rows(
     let mut plan = place.plan(graph)?;
     plan.set_bytes(&a_in, &bytes_of(a))?;
     plan.set_bytes(&b_in, &bytes_of(b))?;
-    plan.set_i32(&ids_in, ids)?;
+    plan.set_i32(&ids_in, &IDS)?;
     place.run(&mut plan)?;
     plan.read_bytes(&after)
 }
