@@ -109,9 +109,14 @@ impl Tensor<'_> {
     /// Sets the least precision to which this node may convert its operand `source` (0 is `a`, 1 is `b`).
     ///
     /// MUL_MAT takes both sources with any precision, MUL_MAT_ID `source` 1; OUT_PROD takes both, with f32 or f16. On
-    /// Metal a MUL_MAT of which either source asks for more than f16 runs with [`Staging::Float`]. On MUL_MAT_ID f32 turns
-    /// on a rescale of `b` against overflow, and does not change its staging. A CPU device refuses a MUL_MAT whose request
-    /// its kernels, which convert `b` to the type that they multiply, would not meet.
+    /// Metal a MUL_MAT of which either source asks for more than f16 runs with [`Staging::Float`].
+    ///
+    /// On MUL_MAT_ID f32 asks for f32's range, not for its precision: Metal divides all of `b` by one power of two against
+    /// overflow, and does not change its staging.
+    ///
+    /// A device refuses a node whose request its kernels would not meet. A CPU converts `b` to the type that it multiplies `a`
+    /// with: f16 for weights of f16, bf16 for bf16, 8-bit blocks for quantized ones, which have f32's range for K-quants, IQ
+    /// (but IQ4_NL) and TQ types alone. `docs/setters.md` has what every device does with every request and type.
     ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) for a node or an operand that has no such setting.
@@ -186,7 +191,8 @@ impl Tensor<'_> {
         }
     }
 
-    /// Sets how this MUL_MAT or OUT_PROD runs on Metal. Other devices take no notice.
+    /// Sets how this MUL_MAT or OUT_PROD runs on Metal. Other devices have no routes, take no notice, and promise nothing by it: for
+    /// operands that are not rounded, on whichever device, there is [`Tensor::set_staging`].
     ///
     /// ```
     /// use ggml_rs::{DType, Graph, Route};

@@ -8,10 +8,15 @@ mod image;
 mod normalize;
 mod recurrent;
 mod reduce;
+mod refused;
 mod rows;
 
+use ggml_sys as sys;
+
+pub(super) use refused::reason as refused;
+
 use super::{Verdict, require};
-use crate::dtype::DType::{BF16, F16, F32};
+use crate::dtype::DType::{BF16, F16, F32, MXFP4};
 use crate::graph::node::{Node, Op};
 use crate::layout::Layout;
 
@@ -27,7 +32,10 @@ pub fn check(node: &Node) -> Verdict {
     )?;
     match (node.op, node.src.as_slice()) {
         (Op::MulMat, [a, b]) => mul_mat(a, b),
-        (Op::MulMatId, [a, b, ids]) => mul_mat_id(a, b, ids),
+        (Op::MulMatId, [a, b, ids]) => {
+            mul_mat_id(a, b, ids)?;
+            keeps_source(node, a, b, ids)
+        }
         (Op::Dup | Op::Cont | Op::Cpy, [a, ..]) => copy(a, &node.dst),
         (Op::Sum | Op::Pool1d | Op::Cumsum | Op::Argmax | Op::CountEqual, _) => reduce::check(node),
         (
@@ -120,6 +128,25 @@ fn mul_mat_id(a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
     require(
         tokens < BATCH || (experts <= THREADS && experts * used * 2 <= THREADGROUP_BYTES),
         format!("{experts} experts, {used} per token, are more than a threadgroup sorts"),
+    )
+}
+
+/// Whether a batch keeps the source precision that it is asked for: above half there is F32 alone, a rescale against overflow. Mat-vec
+/// kernels convert nothing, halves stay what they are, and weights of these types come with activations of bf16.
+fn keeps_source(node: &Node, a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
+    const SOURCE_B: usize = 3;
+    const STAGING: usize = 4;
+    let batched = a.ne[0] >= 64 && ids.ne[1] >= BATCH;
+    let staged = match node.params[STAGING] {
+        sys::GGML_STAGING_HALF => !matches!(a.dtype, BF16 | MXFP4),
+        sys::GGML_STAGING_FLOAT_SRC0 => true,
+        _ => false,
+    };
+    let bf16 = node.params[SOURCE_B] == sys::GGML_PREC_BF16;
+    require(
+        !(bf16 && batched && staged && b.dtype == F32),
+        "set_src_precision(Bf16, 1) is asked for, and the kernel holds b as f16: ask for F32, which rescales b against overflow, or \
+         call set_staging(FloatActivations)",
     )
 }
 
