@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::thread;
 
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
@@ -34,28 +35,16 @@ struct Node {
 }
 
 /// A device that is asked, and what it was asked with: quantizing and summing in f64 take longer than the device.
-struct Bench<'a> {
+struct Bench {
     device: Device,
     backend: Backend,
     data: HashMap<String, Option<Rc<Data>>>,
     expected: HashMap<String, Rc<Vec<f64>>>,
-    faults: &'a mut Vec<String>,
+    faults: Vec<String>,
 }
 
-/// Asks a device for every request, and notes what it did; what it took and did not keep is a fault.
+/// Asks a device for every request, and notes what it did; what it took and did not keep is a fault. Ops are asked side by side.
 pub fn device(device: Device, column: &'static str, seen: &mut Table, faults: &mut Vec<String>) {
-    let mut backend = device.open().unwrap();
-    if device.kind() == DeviceKind::Cpu {
-        // Such small nodes: threads would wait for each other.
-        backend.set_threads(1).unwrap();
-    }
-    let mut bench = Bench {
-        device,
-        backend,
-        data: HashMap::new(),
-        expected: HashMap::new(),
-        faults,
-    };
     let ops = [
         Op::MulMat,
         Op::Hadamard,
@@ -64,29 +53,56 @@ pub fn device(device: Device, column: &'static str, seen: &mut Table, faults: &m
         Op::Flash,
         Op::Backward,
     ];
-    for op in ops {
-        for &b in activations(op) {
-            for a in weights(op) {
-                // V is of the type of K.
-                let b = if op == Op::Flash { a } else { b };
-                let nodes = sizes(op).iter().map(|&rows| Node { op, a, b, rows });
-                let runs: Vec<_> = nodes.filter(|&node| bench.runs(node)).collect();
-                for request in requests(op) {
-                    let mut verdict = Verdict::default();
-                    for &node in &runs {
-                        verdict.add(bench.keeps(node, request));
-                    }
-                    seen.add(Row::new(op, request, b), column, a, verdict);
-                }
-            }
+    let parts = ops
+        .into_iter()
+        .flat_map(|op| activations(op).iter().map(move |&b| (op, b)));
+    thread::scope(|scope| {
+        let started: Vec<_> = parts
+            .map(|(op, b)| scope.spawn(move || part(device, column, op, b)))
+            .collect();
+        for part in started {
+            let (table, found) = part.join().unwrap();
+            seen.append(table);
+            faults.extend(found);
         }
-    }
+    });
 }
 
-fn activations(op: Op) -> &'static [DType] {
+/// One op with one type of activations.
+fn part(device: Device, column: &'static str, op: Op, b: DType) -> (Table, Vec<String>) {
+    let mut backend = device.open().unwrap();
+    if device.kind() == DeviceKind::Cpu {
+        // Such small nodes: threads would wait for each other.
+        backend.set_threads(1).unwrap();
+    }
+    let mut seen = Table::default();
+    let mut bench = Bench {
+        device,
+        backend,
+        data: HashMap::new(),
+        expected: HashMap::new(),
+        faults: Vec::new(),
+    };
+    for a in weights(op) {
+        // V is of the type of K.
+        let b = if op == Op::Flash { a } else { b };
+        let nodes = sizes(op).iter().map(|&rows| Node { op, a, b, rows });
+        let runs: Vec<_> = nodes.filter(|&node| bench.runs(node)).collect();
+        for request in requests(op) {
+            let mut verdict = Verdict::default();
+            for &node in &runs {
+                verdict.add(bench.keeps(node, request));
+            }
+            seen.add(Row::new(op, request, b), column, a, verdict);
+        }
+    }
+    (seen, bench.faults)
+}
+
+const fn activations(op: Op) -> &'static [DType] {
     match op {
-        Op::Hadamard => &ACTIVATIONS[..2],
-        Op::Flash | Op::Backward => &ACTIVATIONS[..1],
+        Op::Hadamard => &[DType::F32, DType::F16],
+        Op::Flash | Op::Backward => &[DType::F32],
         _ => &ACTIVATIONS,
     }
 }
@@ -110,7 +126,7 @@ const fn sizes(op: Op) -> &'static [usize] {
     }
 }
 
-impl Bench<'_> {
+impl Bench {
     /// Whether the device runs the node without a request.
     fn runs(&self, node: Node) -> bool {
         build(node, Request::None)
@@ -131,7 +147,12 @@ impl Bench<'_> {
             assert!(matches!(error, Some(Error::Unsupported(_))), "{what}");
             return false;
         }
-        for check in checks(node.op, request, self.device.is_metal()) {
+        let metal = self.device.registry_name() == "MTL";
+        for check in checks(node.op, request, node.b, metal) {
+            let dequantized = metal && overflows_when_dequantized(node.a, check.a);
+            if dequantized {
+                continue;
+            }
             if let Some(nmse) = self
                 .error(node, request, check)
                 .filter(|&nmse| nmse > check.limit)
@@ -142,6 +163,12 @@ impl Bench<'_> {
         }
         true
     }
+}
+
+/// Metal's kernels multiply the scale of these blocks with -8 and -16 in half, so that weights beyond half are Inf in whatever staging
+/// and op: docs/findings.md keeps it, as it is no request's doing.
+fn overflows_when_dequantized(a: DType, kind: Kind) -> bool {
+    kind == Kind::BeyondHalf && matches!(a, DType::Q4_0 | DType::Q5_0)
 }
 
 fn names_a_way_out(op: Op, text: &str) -> bool {
@@ -239,7 +266,7 @@ fn shape_b(node: Node) -> [usize; 3] {
     }
 }
 
-impl Bench<'_> {
+impl Bench {
     fn data(&mut self, dtype: DType, kind: Kind, shape: [usize; 3], seed: u64) -> Option<Rc<Data>> {
         let key = format!("{dtype} {kind:?} {shape:?} {seed}");
         let [row, rows, matrices] = shape;

@@ -1,6 +1,6 @@
 //! The requests, and what each promises.
 
-use ggml_rs::{Precision, Result, Route, Staging, Tensor};
+use ggml_rs::{DType, Precision, Result, Route, Staging, Tensor};
 
 use crate::inputs::Kind;
 
@@ -87,6 +87,8 @@ pub struct Check {
 
 /// Sums of F32: at most 5e-6 by cancellation (TQ2_0), squared; half loses 2e-4.
 const FLOAT: f64 = 1e-9;
+/// 4096 equal values, added up one by one: each step rounds alike. Half stops at 2048.
+const SUMS: f64 = 6e-8;
 /// Operands rounded to f16 or bf16: 1.5e-3, squared.
 const HALF: f64 = 2e-5;
 /// To 8-bit blocks: 4e-3, squared, with room for blocks of 256.
@@ -103,12 +105,17 @@ const WEIGHTS: Check = check(Kind::BeyondHalf, Kind::Fine, FLOAT);
 const DEFAULT: Check = check(Kind::Fine, Kind::Fine, BLOCKS);
 
 /// What is computed to see whether a request is kept. On `metal` a route says which kernel; elsewhere it is no request.
-pub fn checks(op: Op, request: Request, metal: bool) -> Vec<Check> {
+pub fn checks(op: Op, request: Request, b: DType, metal: bool) -> Vec<Check> {
     use Precision::{Bf16, F16, F32, Q8};
     match (op, request) {
         (Op::Flash, _) => vec![
-            check(Kind::Constant(0.0), Kind::Constant(1.0), FLOAT),
-            check(Kind::Constant(0.0), Kind::Constant(40000.0), FLOAT),
+            check(Kind::Constant(0.0), Kind::Constant(1.0), SUMS),
+            check(Kind::Constant(0.0), Kind::Constant(40000.0), SUMS),
+        ],
+        // Halves are what they are, and nothing is asked of the weights.
+        (Op::MulMat, Request::Source(F32 | Bf16, 1)) if b == DType::F16 => vec![
+            check(Kind::Fine, Kind::Outliers, HALF),
+            check(Kind::Fine, Kind::Large, HALF),
         ],
         (_, Request::Staging(Staging::Float)) => vec![FINE, RANGE, WEIGHTS],
         (_, Request::Staging(Staging::FloatWeights)) => vec![

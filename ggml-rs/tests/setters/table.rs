@@ -90,6 +90,17 @@ impl Table {
         cells.push((a, verdict));
     }
 
+    /// Adds another part of the table.
+    pub fn append(&mut self, other: Self) {
+        for (row, cells) in other.rows {
+            for (column, types) in cells {
+                for (a, verdict) in types {
+                    self.add(row.clone(), &column, a, verdict);
+                }
+            }
+        }
+    }
+
     /// The cells of one column, a line each, for another process to read.
     pub fn cells(&self) -> String {
         let lines = self.rows.iter().map(|(row, cells)| {
