@@ -65,8 +65,29 @@ impl Alone {
     /// The operations whose backward makes others that Metal does not run, as pages list them.
     #[must_use]
     pub fn gradients(&self) -> String {
-        let names: Vec<_> = self.backwards.keys().map(|op| code(op)).collect();
+        let whole = self.backwards.iter().filter(|(_, made)| self.never(made));
+        let names: Vec<_> = whole.map(|(op, _)| code(op)).collect();
         names.join(", ")
+    }
+
+    /// Whether a backward makes what Metal never runs, and not only what it does not run of some types and layouts.
+    fn never(&self, made: &BTreeSet<String>) -> bool {
+        made.iter().any(|op| self.ops.contains(op))
+    }
+
+    /// Backwards with what they make.
+    fn listed(&self, never: bool) -> String {
+        let of = self
+            .backwards
+            .iter()
+            .filter(|(_, made)| self.never(made) == never);
+        let listed: Vec<_> = of
+            .map(|(op, made)| {
+                let made: Vec<_> = made.iter().map(String::as_str).collect();
+                format!("{} ({})", code(op), made.join(", "))
+            })
+            .collect();
+        listed.join(", ")
     }
 }
 
@@ -84,15 +105,15 @@ impl fmt::Display for Alone {
              *partial* above needs it for some. Backwards: those of the quick set, of operations that Metal runs.\n"
         )?;
         writeln!(f, "- Operations: {}.", self.operations())?;
-        let backwards = self.backwards.iter().map(|(op, made)| {
-            let made: Vec<_> = made.iter().map(String::as_str).collect();
-            format!("{} ({})", code(op), made.join(", "))
-        });
-        let backwards: Vec<_> = backwards.collect();
         writeln!(
             f,
             "- The backward of, with what it makes: {}.",
-            backwards.join(", ")
+            self.listed(true)
+        )?;
+        writeln!(
+            f,
+            "- With some types and layouts, the backward of: {}.",
+            self.listed(false)
         )
     }
 }
@@ -135,10 +156,13 @@ mod tests {
     fn what_the_cpu_runs_and_metal_does_not_is_listed() {
         let cpu = Device::cpu().expect("every build has it");
         let mut alone = Alone::of(&table(), cpu, &[]);
-        assert_eq!(alone.operations(), "`cross_entropy_loss`");
+        alone.ops.push("GET_ROWS_BACK".to_owned());
+        assert_eq!(alone.operations(), "`cross_entropy_loss`, `get_rows_back`");
         alone
             .backwards
             .insert("GET_ROWS", ["GET_ROWS_BACK".to_owned()].into());
+        alone.backwards.insert("MUL_MAT", ["ACC".to_owned()].into());
+        assert_eq!(alone.gradients(), "`get_rows`");
         let text = document(&table(), Some(&alone), None);
         assert!(text.contains("`get_rows` (GET_ROWS_BACK)"), "{text}");
         assert_eq!(Table::parse(&text), Some(table()));
