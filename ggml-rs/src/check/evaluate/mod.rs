@@ -38,6 +38,7 @@ mod reduce;
 mod rope;
 mod rows;
 mod shape;
+mod site;
 mod softmax;
 mod streams;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use crate::graph::{Graph, Input, Output};
 use crate::params::Param;
 use crate::quantize::{dequantize, quantize};
 use machine::Machine;
+pub use site::Site;
 
 /// A graph with memory in double precision.
 ///
@@ -191,6 +193,23 @@ impl<'a> Interpreter<'a> {
     /// [`Error::Param`] when an input or a parameter has no values.
     #[track_caller]
     pub fn run(&mut self) -> Result<()> {
+        self.start(None)
+    }
+
+    /// Computes every node as [`Interpreter::run`] does, while `change` changes what each reads and what it writes.
+    ///
+    /// With errors of the size of a device's rounding, results spread as far as the device's may lie from the exact ones.
+    ///
+    /// # Errors
+    /// As [`Interpreter::run`].
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn run_changed(&mut self, change: &dyn Fn(&Site<'_>, &mut [f64])) -> Result<()> {
+        self.start(Some(change))
+    }
+
+    #[track_caller]
+    fn start(&mut self, change: Option<site::Change<'_>>) -> Result<()> {
         let input = self.set.iter().position(|set| !set);
         let input = input.map(|index| self.graph.input_name(index));
         let param = self.params_set.iter().position(|set| !set);
@@ -203,7 +222,7 @@ impl<'a> Interpreter<'a> {
                 Vec::new(),
             )));
         }
-        self.machine.run()?;
+        self.machine.run(change)?;
         self.finished = true;
         Ok(())
     }
