@@ -11,6 +11,9 @@ use crate::run::{Backends, Ran, Way, ways};
 use crate::shrink::{shrink, without};
 use crate::table::Table;
 
+/// The count of runs that were divided among devices.
+pub const DIVIDED: &str = "divided";
+
 /// What a child works with.
 pub struct World {
     pub patterns: Vec<Pattern>,
@@ -104,8 +107,9 @@ impl World {
             let found = one(&mut self.backends, &program, &mut reference, way, &mut seen);
             let name = format!("way:{}", way.name());
             match found {
-                Found::Right(part) => {
+                Found::Right { part, divided } => {
                     self.table.add(&name, [1, 0, 0]);
+                    self.table.add(DIVIDED, [u64::from(divided), 0, 0]);
                     self.table.most(way.kind(), part);
                     match way.kind() {
                         "CPU" => ran[0] = 1,
@@ -214,7 +218,7 @@ fn any(backends: &mut Backends, program: &Program, ways: &[Way]) -> Option<(Way,
     ways.iter().find_map(
         |&way| match one(backends, program, &mut reference, way, &mut seen) {
             Found::Wrong(what) => Some((way, what)),
-            Found::Right(_) | Found::Refused(_) => None,
+            Found::Right { .. } | Found::Refused(_) => None,
         },
     )
 }
@@ -239,7 +243,7 @@ impl Seen {
 }
 
 enum Found {
-    Right(f64),
+    Right { part: f64, divided: bool },
     Refused(String),
     Wrong(String),
 }
@@ -252,8 +256,8 @@ fn one(
     way: Way,
     seen: &mut Seen,
 ) -> Found {
-    let got = match backends.run(program, way) {
-        Ran::Done(got) => got,
+    let (got, divided) = match backends.run(program, way) {
+        Ran::Done { bytes, splits } => (bytes, splits > 1),
         Ran::Refused(what) => return Found::Refused(what),
         Ran::Wrong(what) => return Found::Wrong(what),
     };
@@ -287,10 +291,10 @@ fn one(
             other.name(),
             difference(bytes, &got)
         )),
-        Some(_) => Found::Right(part),
+        Some(_) => Found::Right { part, divided },
         None => {
             seen.0.push((way, got));
-            Found::Right(part)
+            Found::Right { part, divided }
         }
     }
 }

@@ -6,10 +6,10 @@ use libtest_mimic::Failed;
 
 use crate::ORDERS;
 use crate::common::children::{self, Job, Report};
-use crate::differ::draw;
+use crate::differ::{DIVIDED, draw};
 use crate::op::{Make, OPS};
 use crate::patterns;
-use crate::run::ways;
+use crate::run::{Way, ways};
 use crate::shrink::{count, without};
 
 /// Fewer graphs than this need not show every pattern.
@@ -172,6 +172,7 @@ fn print(order: &str, report: &Report) {
     for (name, [a, b, c]) in &report.moves {
         match name.split_once(':') {
             Some(("way", way)) => println!("  {way}: ran {a}, refused {b}, wrong {c}"),
+            None if name == DIVIDED => println!("  divided among devices: {a} runs"),
             Some(("refused", what)) => println!("  refused by {what}: {a}"),
             _ => println!("  {name}: drawn {a}, ran on the CPU {b}, on Metal {c}"),
         }
@@ -220,6 +221,12 @@ fn lacking(order: &str, report: &Report, count: u64) -> Vec<String> {
     }
     if count < ALL_PATTERNS {
         return missing;
+    }
+    let [divided, ..] = counts(DIVIDED.to_owned());
+    if divided * 100 < count && ways(false).iter().any(Way::is_both) {
+        missing.push(format!(
+            "{order}: only {divided} runs were divided among devices"
+        ));
     }
     for (name, ..) in patterns::all() {
         let [drawn, ..] = counts(format!("pattern:{}", name.replace(' ', "-")));

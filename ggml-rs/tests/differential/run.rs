@@ -41,7 +41,11 @@ pub struct Way {
 
 /// What a run gave.
 pub enum Ran {
-    Done(Bytes),
+    Done {
+        bytes: Bytes,
+        /// How many runs of nodes on one device there were.
+        splits: usize,
+    },
     /// The device does not run the op.
     Refused(String),
     /// What is wrong.
@@ -274,7 +278,10 @@ fn try_on(
     if way.separate {
         plan.check_sentinels()?;
     }
-    Ok(Ran::Done(first))
+    Ok(Ran::Done {
+        bytes: first,
+        splits: plan.splits(),
+    })
 }
 
 /// Whether a leaf has other values after a run.

@@ -57,7 +57,7 @@ fn one(
     way: Way,
     seed: u64,
 ) -> Result<Option<bool>, Failed> {
-    let Ran::Done(mut got) = backends.run(program, way) else {
+    let Ran::Done { bytes: mut got, .. } = backends.run(program, way) else {
         return Ok(None);
     };
     if reference.compare(way.rounds(), &got)?.is_err() {
