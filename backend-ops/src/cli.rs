@@ -34,6 +34,7 @@ Examples:
   backend-ops test --set quick                            minutes: the values of every parameter, but for the largest
   backend-ops test -o CPY --exact=0                       copies and conversions must be right to the bit
   backend-ops grad -o MUL_MAT -p type_a=f32               gradients on the CPU, which -b changes
+  backend-ops threads -o FLASH_ATTN_EXT                   the CPU's bits with 1 to 8 threads
   backend-ops test -b MTL0 --set quick --verify           races, uninitialised reads and more, on the simulated device
   backend-ops test -o MUL_MAT --bisect                    shrinks the first failing case of each operation
 
@@ -81,7 +82,7 @@ pub struct Cli {
     #[arg(value_enum, default_value_t = Mode::Test)]
     pub mode: Mode,
 
-    /// Only these operations or cases: names, or whole case strings in quotes
+    /// Only these operations or cases: names, or case strings in quotes, whole or with some of their fields
     #[arg(short = 'o', value_name = "OP[,OP]|CASE")]
     pub ops: Option<String>,
 
@@ -136,6 +137,10 @@ pub struct Cli {
     /// Worker processes; without it one for each core (at most 8), one for a GPU; 1 runs everything in this process
     #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
+
+    /// Mode threads: the most threads that a case runs with; without it 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=512))]
+    pub threads: Option<u16>,
 
     /// Only the cases that a file names, a case string a line
     #[arg(long, value_name = "FILE")]
@@ -198,6 +203,9 @@ impl Cli {
         if let Some(path) = &self.backend_lib {
             add("--backend-lib", &path.display().to_string());
         }
+        if let Some(threads) = self.threads {
+            add("--threads", &threads.to_string());
+        }
         match self.exactness() {
             None => {}
             Some(Exactness::Report) => flags.push("--exact".to_owned()),
@@ -219,10 +227,10 @@ impl Cli {
         words.join(" ")
     }
 
-    /// The device that is named. Mode grad has a default, which upstream includes there too.
+    /// The device that is named. Mode grad has a default, which upstream includes there too, and mode threads is the CPU's alone.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
-        let default = (self.mode == Mode::Grad).then_some("CPU");
+        let default = matches!(self.mode, Mode::Grad | Mode::Threads).then_some("CPU");
         self.device.as_deref().or(default)
     }
 
@@ -276,6 +284,8 @@ pub enum Mode {
     Test,
     /// Compare gradients with central differences, by default on the CPU
     Grad,
+    /// Compare the CPU's results with one thread and with more, bit by bit
+    Threads,
     /// Measure how long cases take; on a simulated device, count what they do
     Perf,
     /// List which cases a device runs, without running them
@@ -292,6 +302,7 @@ impl Mode {
         match self {
             Self::Test => "test",
             Self::Grad => "grad",
+            Self::Threads => "threads",
             Self::Perf => "perf",
             Self::Support => "support",
             Self::Barriers => "barriers",

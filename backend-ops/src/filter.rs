@@ -1,4 +1,7 @@
-//! Which cases to run: upstream's `-o` (op names or whole case strings) and `-p` (a regular expression on parameters).
+//! Which cases to run: upstream's `-o` (op names or case strings) and `-p` (a regular expression on parameters).
+//!
+//! A case string that no case has selects the cases that have all of its fields: one from an older report, which lacks newer fields,
+//! finds its case, and a few fields find all cases that share them.
 //!
 //! ```
 //! use backend_ops::filter::OpFilter;
@@ -73,7 +76,15 @@ impl OpFilter {
                 .any(|item| item.op == op && item.params.as_deref().is_none_or(|p| p == params))
     }
 
-    /// The whole case strings among the items, as op and parameters.
+    /// Whether a case has every field of one of these case strings, in any order.
+    #[must_use]
+    pub fn fields_match(case_strings: &[(&str, &str)], op: &str, params: &str) -> bool {
+        let has = |wanted: &str| fields(params).any(|field| field == wanted);
+        let mut strings = case_strings.iter();
+        strings.any(|(named, given)| *named == op && fields(given).all(has))
+    }
+
+    /// The case strings among the items, as op and parameters.
     pub fn case_strings(&self) -> impl Iterator<Item = (&str, &str)> {
         let items = self.items.iter();
         items.filter_map(|item| Some((item.op.as_str(), item.params.as_deref()?)))
@@ -83,6 +94,19 @@ impl OpFilter {
     pub fn ops(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|item| item.op.as_str())
     }
+}
+
+/// The fields of a case's parameters: `ne=[10,5,4,3]`, `nf=16`. Commas inside brackets belong to a field.
+fn fields(params: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    params.split(move |c| {
+        depth += match c {
+            '[' | '(' | '{' => 1,
+            ']' | ')' | '}' => -1,
+            _ => 0,
+        };
+        c == ',' && depth == 0
+    })
 }
 
 fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, Error> {
@@ -165,6 +189,19 @@ mod tests {
         assert!(!filter.matches("OUT_PROD", "m=1,bs=[1,3]"));
         assert!(filter.matches("ADD", "anything"));
         assert!(!filter.matches("MUL_MAT", "m=1,bs=[1,1]"));
+    }
+
+    #[test]
+    fn fields_may_be_left_out_and_stand_in_any_order() {
+        let matches = |given| OpFilter::fields_match(&[("A", given)], "A", "m=16,ne=[1,2],v=0");
+        for given in ["m=16,ne=[1,2]", "v=0,m=16", "ne=[1,2]", "v=0"] {
+            assert!(matches(given), "{given}");
+        }
+        for given in ["m=1", "m=16,k=2", "ne=[1,3]", "2]", ""] {
+            assert!(!matches(given), "{given}");
+        }
+        assert!(!OpFilter::fields_match(&[("A", "m=16")], "B", "m=16"));
+        assert!(!OpFilter::fields_match(&[], "A", "m=16"));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! - [`case`] says what a case is; [`cases`] holds them, a file for each op; [`data`] fills the operands from a seed;
 //! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
 //! - [`study`] holds what the stagings of a case are held to against each other;
-//! - [`grad`] checks gradients in place of results;
+//! - [`grad`] checks gradients in place of results, [`threads`] that the number of threads changes none;
 //! - [`exact`] measures single elements, where that is asked for;
 //! - [`pool`] starts processes that run cases, [`worker`] is what they do;
 //! - [`outcome`] holds results, [`report`] prints them;
@@ -46,6 +46,7 @@ pub mod session;
 pub mod study;
 pub mod support;
 pub mod test_file;
+pub mod threads;
 pub mod vars;
 pub mod verify;
 mod wire;

@@ -14,7 +14,7 @@ use backend_ops::report::{ConsoleReport, Look, RowFormat, RowReport};
 use backend_ops::runner::Settings;
 use backend_ops::select::{self, CaseFilter};
 use backend_ops::session::{Session, Verdict, Workers};
-use backend_ops::{test_file, verify, worker};
+use backend_ops::{test_file, threads, verify, worker};
 use clap::Parser;
 use ggml_rs::Device;
 use ggml_rs::registry::RegistryOptions;
@@ -83,6 +83,9 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     if cli.tensor.is_some_and(|tensor| tensor.is_on()) {
         select::require_tensor_api(&devices)?;
     }
+    if cli.mode == Mode::Threads {
+        threads::require(&devices)?;
+    }
     if cli.verify.is_some() {
         verify::require(&devices).context("--verify")?;
     }
@@ -95,7 +98,7 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         bisect: cli.bisect,
     };
     match cli.mode {
-        Mode::Test | Mode::Grad => report(cli, &session, &environment),
+        Mode::Test | Mode::Grad | Mode::Threads => report(cli, &session, &environment),
         Mode::Perf => modes::perf(cli, session, &environment),
         Mode::Support => modes::support(cli, session, &environment),
         Mode::Barriers => modes::barriers(&session, &progress_bar()),
@@ -113,6 +116,8 @@ fn settings(cli: &Cli) -> Settings {
         exact: cli.exactness(),
         verify: cli.verify,
         gradients: cli.mode == Mode::Grad,
+        threads: (cli.mode == Mode::Threads)
+            .then(|| cli.threads.map_or(threads::MOST, usize::from)),
     }
 }
 
@@ -125,7 +130,11 @@ fn workers(cli: &Cli) -> anyhow::Result<Option<Workers>> {
     args.extend(cli.flags_of_cases());
     args.push("--worker".to_owned());
     Ok(Some(Workers {
-        count: cli.jobs.map(usize::from),
+        // Each case takes several of the machine's threads by itself.
+        count: match (cli.jobs, cli.mode) {
+            (None, Mode::Threads) => Some(1),
+            (jobs, _) => jobs.map(usize::from),
+        },
         recipe: Recipe {
             program: std::env::current_exe().context("find this program; -j 1 runs without")?,
             args,

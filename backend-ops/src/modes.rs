@@ -14,7 +14,7 @@ use crate::grad;
 use crate::perf::{self, Perf, Sinks};
 use crate::report::{ConsoleReport, Look, Report, RowFormat, RowReport};
 use crate::session::{Session, Verdict};
-use crate::support::{Query, Table};
+use crate::support::{Alone, Query, Table, document};
 use crate::verify;
 
 /// Refuses what a mode does not have.
@@ -39,14 +39,18 @@ pub fn check(cli: &Cli) -> anyhow::Result<()> {
         cli.mode == Mode::Test || cli.exact.is_none(),
         "--exact: only mode test compares elements"
     );
-    let judges = matches!(cli.mode, Mode::Test | Mode::Grad);
+    let judges = matches!(cli.mode, Mode::Test | Mode::Grad | Mode::Threads);
     anyhow::ensure!(
         judges || !cli.bisect,
-        "--bisect: only modes test and grad have cases that fail"
+        "--bisect: only modes test, grad and threads have cases that fail"
     );
     anyhow::ensure!(
         judges || cli.jobs.is_none_or(|jobs| jobs == 1),
-        "-j: only modes test and grad run cases side by side"
+        "-j: only modes test, grad and threads run cases side by side"
+    );
+    anyhow::ensure!(
+        cli.mode == Mode::Threads || cli.threads.is_none(),
+        "--threads: only mode threads compares numbers of them"
     );
     anyhow::ensure!(
         cli.set != Set::Staging || cli.staging.is_none(),
@@ -131,7 +135,7 @@ pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow
             // A table without the CPU would lack what everything else is compared with.
             query.devices = query.all_devices.clone();
         }
-        return write_table(query.table(), cli.update.as_deref());
+        return write_table(&query, cli.update.as_deref());
     }
     let (mut people, rows) = outputs(cli, environment);
     let Some(format) = rows else {
@@ -146,19 +150,22 @@ pub fn support(cli: &Cli, session: Session, environment: &Environment) -> anyhow
     )?)
 }
 
-/// Prints the table, or writes it to a file with that one's columns for devices that are not here.
-fn write_table(table: Table, update: Option<&Path>) -> anyhow::Result<Verdict> {
-    let table = match update.map(older).transpose()?.flatten() {
-        Some(older) => table.with_columns_of(&older),
-        None => table,
+/// Prints the table and what Metal alone does not run, or writes them to a file, with that one's answers of devices that are not here.
+fn write_table(query: &Query, update: Option<&Path>) -> anyhow::Result<Verdict> {
+    let older = update.map(older).transpose()?.flatten();
+    let table = match older.as_deref().and_then(Table::parse) {
+        Some(older) => query.table().with_columns_of(&older),
+        None => query.table(),
     };
-    write_text(&table.to_string(), update)
+    let metal = Alone::device(&query.devices);
+    let alone = metal.map(|device| Alone::of(&table, device, &Set::Quick.cases()));
+    write_text(&document(&table, alone.as_ref(), older.as_deref()), update)
 }
 
-/// The table in a file, if it is there and has one.
-fn older(path: &Path) -> anyhow::Result<Option<Table>> {
+/// What is in a file, if it is there.
+fn older(path: &Path) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(path) {
-        Ok(text) => Ok(Table::parse(&text)),
+        Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("--update {}", path.display())),
     }
@@ -223,8 +230,9 @@ mod tests {
             ),
             (&["support", "--update", "x"], "only with --output markdown"),
             (&["grad", "--exact"], "only mode test"),
-            (&["perf", "--bisect"], "only modes test and grad"),
-            (&["support", "-j", "2"], "only modes test and grad"),
+            (&["test", "--threads", "4"], "only mode threads"),
+            (&["perf", "--bisect"], "only modes test, grad and threads"),
+            (&["support", "-j", "2"], "only modes test, grad and threads"),
             (&["test", "--set", "staging"], "use mode perf"),
             (&["support", "--set", "perf"], "use mode perf"),
             (

@@ -86,6 +86,9 @@ pub enum Failure {
     /// A gradient that differs from central differences, or that could not be compared.
     #[error("{0}")]
     Gradient(String),
+    /// A result that depends on the number of threads.
+    #[error("{0}")]
+    Threads(String),
     /// Bits that `--exact` demands.
     #[error("{0}")]
     Inexact(String),
@@ -128,7 +131,9 @@ impl Failure {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Nan { .. } | Self::Inf { .. } | Self::Nmse { .. } => Kind::Values,
-            Self::Inexact(_) | Self::Study(_) | Self::Gradient(_) => Kind::Values,
+            Self::Inexact(_) | Self::Study(_) | Self::Gradient(_) | Self::Threads(_) => {
+                Kind::Values
+            }
             Self::Rules(_) => Kind::Error,
             Self::Sentinel(_) => Kind::Sentinel,
             Self::Routing(_) => Kind::Routing,

@@ -105,10 +105,19 @@ impl Worker {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let stderr = Arc::new(Mutex::new(Vec::new()));
-        let listener = thread::spawn({
+        let listener = thread::Builder::new().spawn({
             let stderr = Arc::clone(&stderr);
             move || listen(errors, &stderr)
         });
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(refused) => {
+                // It ends with its input.
+                drop(to);
+                let _ = child.wait();
+                return Err(refused);
+            }
+        };
         Ok(Self {
             child: Arc::new(Mutex::new(child)),
             to: Some(to),
@@ -216,7 +225,12 @@ pub fn run<E>(
         for number in 0..workers {
             let (pool, events) = (&pool, events.clone());
             let long_first = number == 0 && workers > 1;
-            scope.spawn(move || pool.work(long_first, events));
+            let refused = events.clone();
+            let work = move || pool.work(long_first, events);
+            if let Err(source) = thread::Builder::new().spawn_scoped(scope, work) {
+                let program = recipe.program.display().to_string();
+                let _ = refused.send(Event::Failed(Error::Start { program, source }));
+            }
         }
         drop(events);
         let outcome = heard.iter().try_for_each(&mut report);

@@ -8,13 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Backend, Device, DeviceKind, Output, Placement, Plan, PlanOptions};
+use ggml_rs::{Backend, Device, DeviceKind, Input, Output, Placement, Plan, PlanOptions};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
 use crate::data::{OperandData, values_of};
 use crate::exact::{Exact, Exactness};
 use crate::grad;
 use crate::outcome::{Against, CaseResult, Failure, Outcome};
+use crate::threads;
 use crate::verify::Rules;
 
 /// Bytes watched behind every tensor: upstream's 1024 floats.
@@ -94,6 +95,8 @@ pub struct Settings {
     pub exact: Option<Exactness>,
     /// Whether gradients are checked, and not results.
     pub gradients: bool,
+    /// Whether results with one thread and with more are compared, up to how many, and not results with a reference.
+    pub threads: Option<usize>,
     /// Whether the simulated device's verifier judges too, and by which rules.
     pub verify: Option<Rules>,
 }
@@ -108,7 +111,18 @@ impl Settings {
             require_support: false,
             exact: None,
             gradients: true,
+            threads: None,
             verify: None,
+        }
+    }
+
+    /// Those of a comparison of numbers of threads.
+    #[must_use]
+    pub fn of_threads(seed: u64, most: usize) -> Self {
+        Self {
+            gradients: false,
+            threads: Some(most),
+            ..Self::of_gradients(seed)
         }
     }
 }
@@ -133,9 +147,14 @@ pub fn run(
         limit: case.max_nmse(settings.choices),
         ..CaseResult::new(case.op(), case.params(), Outcome::Passed)
     };
-    let judged = catch_unwind(AssertUnwindSafe(|| match settings.gradients {
-        true => grad::judge(case, target.device, settings, &mut result),
-        false => judge(case, target, cpu, settings, &mut result),
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        if settings.gradients {
+            grad::judge(case, target.device, settings, &mut result)
+        } else if let Some(most) = settings.threads {
+            threads::judge(case, target, settings, most, &mut result)
+        } else {
+            judge(case, target, cpu, settings, &mut result)
+        }
     }));
     result.outcome = judged
         .unwrap_or_else(|panic| {
@@ -232,7 +251,7 @@ fn judge(
     Ok(Outcome::Passed)
 }
 
-fn hash_bits(values: &[f32]) -> u64 {
+pub(crate) fn hash_bits(values: &[f32]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for value in values {
         value.to_bits().hash(&mut hasher);
@@ -286,16 +305,29 @@ pub(crate) fn prepare(
     target: &mut Target,
     data: &[OperandData],
 ) -> ggml_rs::Result<(Plan, Output)> {
-    let options = PlanOptions {
+    let mut plan = Plan::new(built.graph, target.backend()?, apart())?;
+    set(&mut plan, &built.inputs, data)?;
+    Ok((plan, built.output))
+}
+
+/// Every tensor in a buffer of its own, sentinels behind each.
+pub(crate) fn apart() -> PlanOptions {
+    PlanOptions {
         placement: Placement::Separate {
             sentinel_bytes: SENTINEL_BYTES,
         },
-    };
-    let mut plan = Plan::new(built.graph, target.backend()?, options)?;
-    for (input, data) in built.inputs.iter().zip(data) {
-        plan.set_bytes(input, data.bytes())?;
     }
-    Ok((plan, built.output))
+}
+
+/// Sets the operands.
+pub(crate) fn set(plan: &mut Plan, inputs: &[Input], data: &[OperandData]) -> ggml_rs::Result<()> {
+    for (input, data) in inputs.iter().zip(data) {
+        // Of some operands an op takes the shape alone.
+        if plan.needs(input)? {
+            plan.set_bytes(input, data.bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// What ggml's CPU backend makes of the case, which is what upstream compares with; `None` where it does not support it.

@@ -107,6 +107,15 @@ fn because(reason: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
+/// What case strings select that are the name of no case.
+#[derive(Default)]
+struct Inexact<'f> {
+    /// Smaller forms of cases that have the name.
+    smaller: Vec<Box<dyn Case>>,
+    /// The other strings, as op and parameters: cases with all of their fields.
+    fields: Vec<(&'f str, &'f str)>,
+}
+
 /// Which cases to run.
 pub struct CaseFilter {
     /// The list to choose from.
@@ -120,7 +129,8 @@ pub struct CaseFilter {
 }
 
 impl CaseFilter {
-    /// The cases selected, in the set's order. Whole case strings may name smaller forms of the set's cases as well.
+    /// The cases selected, in the set's order. A case string names the case that it is the whole name of, else the smaller form of one,
+    /// else the cases that have all of its fields.
     ///
     /// # Errors
     /// When there are none.
@@ -130,8 +140,11 @@ impl CaseFilter {
             cases = self.named_cases(cases, named)?;
         }
         self.check_ops(&cases)?;
-        let smaller = self.smaller_forms(&cases);
-        cases.retain(|case| self.ops.matches(case.op(), &case.params()));
+        let Inexact { smaller, fields } = self.inexact(&cases);
+        cases.retain(|case| {
+            let (op, params) = (case.op(), case.params());
+            self.ops.matches(op, &params) || OpFilter::fields_match(&fields, op, &params)
+        });
         cases.extend(smaller);
         let candidates = cases.len();
         if let Some(params) = &self.params {
@@ -144,16 +157,20 @@ impl CaseFilter {
         }
     }
 
-    /// What `-o` names whole and no case of the list is.
-    fn smaller_forms(&self, cases: &[Box<dyn Case>]) -> Vec<Box<dyn Case>> {
-        let strings = self.ops.case_strings();
-        let missing = strings.filter(|(op, params)| {
-            let mut cases = cases.iter();
-            !cases.any(|case| case.op() == *op && case.params() == *params)
-        });
-        missing
-            .filter_map(|(op, params)| find_smaller(cases.iter().map(|case| &**case), op, params))
-            .collect()
+    /// The case strings of `-o` that are the name of no case in the list.
+    fn inexact(&self, cases: &[Box<dyn Case>]) -> Inexact<'_> {
+        let mut inexact = Inexact::default();
+        for (op, params) in self.ops.case_strings() {
+            let mut all = cases.iter().map(|case| &**case);
+            if all.any(|case| case.op() == op && case.params() == params) {
+                continue;
+            }
+            match find_smaller(cases.iter().map(|case| &**case), op, params) {
+                Some(form) => inexact.smaller.push(form),
+                None => inexact.fields.push((op, params)),
+            }
+        }
+        inexact
     }
 
     fn named_cases(
@@ -203,7 +220,7 @@ impl CaseFilter {
         let filters = match (&self.params, &self.named) {
             (Some(params), _) => format!("-p \"{params}\""),
             (None, Some(named)) if named.is_empty() => "--test-file, which names none".to_owned(),
-            (None, _) => "the case string given to -o".to_owned(),
+            (None, _) => "the case string given to -o, nor has its fields".to_owned(),
         };
         Error::NoCase {
             set: self.set.to_string(),
@@ -386,6 +403,24 @@ mod tests {
             cases.iter().map(|case| case.name()).collect::<Vec<_>>(),
             [name]
         );
+    }
+
+    #[test]
+    fn a_case_string_without_newer_fields_finds_its_case() {
+        let names = |given| {
+            let cases = filter(Set::Gate, given, None).select();
+            let cases = cases.expect("the gate has some");
+            cases.iter().map(|case| case.name()).collect::<Vec<_>>()
+        };
+        let older = names("OUT_PROD(type_a=f32,type_b=f32,m=32,n=32,k=32,bs=[1,1])");
+        let whole = "OUT_PROD(type_a=f32,type_b=f32,m=32,n=32,k=32,bs=[1,1],nr=[1,1],trans_b=0)";
+        assert_eq!(older, [whole]);
+        assert_eq!(names("OUT_PROD(trans_b=0,m=32)"), [whole]);
+        let ranged = names("OUT_PROD(n=64,type_a=q8_0)");
+        assert_eq!(ranged.len(), 2, "{ranged:?}");
+        // A whole name selects no case that has more fields than it.
+        let plain = &names("OUT_PROD(type_a=f32,m=256,n=16)")[0];
+        assert_eq!(names(plain), [plain.clone()]);
     }
 
     #[test]

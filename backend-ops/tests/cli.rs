@@ -173,6 +173,23 @@ fn a_case_passes_on_the_cpu() {
     assert!(!text.contains('\u{1b}'), "no colours in a pipe: {text:?}");
 }
 
+#[test]
+fn numbers_of_threads_are_compared_on_the_cpu_alone() {
+    let case = ["threads", "-o", "CROSS_ENTROPY_LOSS"];
+    let output = backend_ops(&case);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let (passed, run) = tally(&text);
+    assert!(passed == run && run > 0, "{text}");
+    // Nothing that the CPU runs: nothing is compared.
+    let nothing = backend_ops(&["threads", "-o", "CPY", "-p", "type_src=q8_0,type_dst=f16"]);
+    assert_eq!(nothing.status.code(), Some(2), "{}", stdout(&nothing));
+    assert_refused(
+        &[&case[..], &["-b", "MTL0"]].concat(),
+        &["MTL0", "run it with -b CPU"],
+    );
+}
+
 /// A broken sum of counts shows here: the CPU copies these types to F32 and not to F16.
 #[test]
 fn the_cpu_takes_what_it_can_and_the_rest_is_counted_by_reason() {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ggml_sys as sys;
 
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Error, Placed, Refused, Result, here};
 
 /// A tensor's data type: a scalar, or a block format that stores a fixed number of values together.
 ///
@@ -121,7 +121,14 @@ impl DType {
     #[doc(alias = "ggml_row_size")]
     #[track_caller]
     pub fn row_bytes(self, len: usize) -> Result<usize> {
-        let refuse = |detail: String| Error::Shape(OpError::new("row_bytes", detail, Vec::new()));
+        let at = here();
+        self.checked_row_bytes(len).at(at)
+    }
+
+    /// As [`DType::row_bytes`].
+    #[inline]
+    pub(crate) fn checked_row_bytes(self, len: usize) -> Checked<usize> {
+        let refuse = |detail: String| Refused::shape("row_bytes", detail);
         if !len.is_multiple_of(self.block_len()) {
             return Err(refuse(format!(
                 "a row of {len} values is not a multiple of {}'s block of {}",
@@ -210,16 +217,22 @@ impl fmt::Display for DType {
 impl FromStr for DType {
     type Err = Error;
 
+    /// The type of this name. `str::parse` is a function of the standard library between the caller and this one, so that
+    /// an error names a line there; of a direct call it names the caller's.
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a name that no type has.
+    #[track_caller]
     fn from_str(name: &str) -> Result<Self> {
+        let call = Call::new("DType::from_str");
         Self::ALL
             .into_iter()
             .find(|dtype| dtype.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|dtype| dtype.name()).collect();
-                Error::Param(OpError::new(
-                    "DType",
-                    format!("no type is named `{name}`; known: {}", known.join(" ")),
-                    Vec::new(),
+                call.param(format!(
+                    "no type is named `{name}`; known: {}",
+                    known.join(" ")
                 ))
             })
     }

@@ -1,7 +1,11 @@
 //! What can go wrong, said with the step, the operands and the remedy.
 
+mod place;
+
 use std::fmt;
 use std::panic::Location;
+
+pub(crate) use place::{At, Call, Checked, Moved, Placed, Refused, Why, here};
 
 use crate::dtype::DType;
 use crate::files::FileError;
@@ -79,8 +83,11 @@ pub enum Error {
     /// The run was cancelled through a [`Cancel`](crate::Cancel). The backend stays usable, and the plan can run again.
     #[error("the run was cancelled")]
     Cancelled,
-    /// Another thread uses the parameters, and the call was asked not to wait.
-    #[error("the storage of parameter `{what}` is in use by another thread")]
+    /// Another thread uses the parameters, and the call was asked not to wait: [`Plan::try_run`](crate::Plan::try_run) alone
+    /// returns it. It is matched as `Err(Error::Busy { .. })`.
+    #[error(
+        "the storage of parameter `{what}` is in use by another thread: try again later, or wait with Plan::run"
+    )]
     Busy {
         /// The first parameter of the storage.
         what: String,
@@ -135,34 +142,23 @@ pub struct OpError {
     pub at: &'static Location<'static>,
 }
 
-impl OpError {
-    #[track_caller]
-    pub(crate) fn new(
-        op: &'static str,
-        detail: impl Into<String>,
-        operands: Vec<Operand>,
-    ) -> Box<Self> {
-        Box::new(Self {
-            op,
-            detail: detail.into(),
-            operands,
-            at: Location::caller(),
-        })
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_refused(f, self.op, &self.operands, &self.detail)?;
+        write!(f, " ({}:{})", self.at.file(), self.at.line())
     }
 }
 
-impl fmt::Display for OpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}(", self.op)?;
-        write_operands(f, &self.operands)?;
-        write!(
-            f,
-            "): {} ({}:{})",
-            self.detail,
-            self.at.file(),
-            self.at.line()
-        )
-    }
+/// `op(operands): detail`.
+fn write_refused(
+    f: &mut fmt::Formatter<'_>,
+    op: &str,
+    operands: &[Operand],
+    detail: &str,
+) -> fmt::Result {
+    write!(f, "{op}(")?;
+    write_operands(f, operands)?;
+    write!(f, "): {detail}")
 }
 
 /// An operand as an error reports it.
@@ -200,6 +196,14 @@ fn write_operands(f: &mut fmt::Formatter<'_>, operands: &[Operand]) -> fmt::Resu
     Ok(())
 }
 
+/// ` [name]`, or nothing for a node that has no name.
+fn write_node(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    match name {
+        "" => Ok(()),
+        name => write!(f, " [{name}]"),
+    }
+}
+
 /// A node that a device does not run, and why.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub struct Unsupported {
@@ -219,7 +223,9 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} does not run {}(", self.device, self.op)?;
         write_operands(f, &self.operands)?;
-        write!(f, ") [{}]: {}", self.node, self.reason)
+        f.write_str(")")?;
+        write_node(f, &self.node)?;
+        write!(f, ": {}", self.reason)
     }
 }
 
@@ -243,7 +249,9 @@ impl fmt::Display for NotDifferentiable {
         write!(f, "no gradient goes through {}(", self.op)?;
         write_operands(f, &self.operands)?;
         let (file, line) = (self.at.file(), self.at.line());
-        write!(f, ") [{}]: {} ({file}:{line})", self.node, self.reason)
+        f.write_str(")")?;
+        write_node(f, &self.node)?;
+        write!(f, ": {} ({file}:{line})", self.reason)
     }
 }
 
@@ -269,11 +277,12 @@ mod tests {
 
     #[test]
     fn an_op_error_names_op_operands_and_place() {
-        let error = Error::Shape(OpError::new(
-            "out_prod",
-            "ne[1] differs",
-            vec![operand(true)],
-        ));
+        let why = Why {
+            op: "out_prod",
+            detail: "ne[1] differs".into(),
+            operands: vec![operand(true)],
+        };
+        let error = Refused::Shape(Box::new(why)).at(here());
         let text = error.to_string();
         assert!(
             text.starts_with("shape: out_prod(a: f32 [256, 8, 1, 1]): ne[1] differs ("),
@@ -290,6 +299,30 @@ mod tests {
                 .to_string()
                 .ends_with("nb=[4, 1024, 8192, 8192]")
         );
+    }
+
+    #[test]
+    fn a_node_without_a_name_has_no_brackets() {
+        let unsupported = |node: &str| Unsupported {
+            device: "MTL0".into(),
+            op: "CONT".into(),
+            node: node.into(),
+            operands: vec![operand(true)],
+            reason: "why".into(),
+        };
+        let text = unsupported("").to_string();
+        assert_eq!(text, "MTL0 does not run CONT(a: f32 [256, 8, 1, 1]): why");
+        let text = unsupported("y").to_string();
+        assert!(text.ends_with("1]) [y]: why"), "{text}");
+        let at = here().location();
+        let none = NotDifferentiable {
+            op: "CONT".into(),
+            node: String::new(),
+            operands: vec![operand(true)],
+            reason: "why".into(),
+            at,
+        };
+        assert!(none.to_string().contains("1]): why ("), "{none}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Error, Result};
+use crate::logging;
 
 thread_local! {
     /// How many [`call`]s are on this thread's stack.
@@ -48,12 +49,17 @@ fn assertion(step: &'static str, payload: Box<dyn Any + Send>) -> Error {
     }
 }
 
-struct Depth;
+struct Depth {
+    // A logger must not run in ggml's frames.
+    _lines: logging::Hold,
+}
 
 impl Depth {
     fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
-        Self
+        Self {
+            _lines: logging::hold(),
+        }
     }
 }
 
@@ -73,6 +79,8 @@ pub(crate) unsafe extern "C-unwind" fn on_abort(message: *const c_char) {
     if DEPTH.try_with(Cell::get).unwrap_or(0) > 0 {
         resume_unwind(Box::new(Assertion(message)));
     }
+    // The process ends: what ggml said before is told now.
+    logging::forward_at_the_end();
     // Not eprintln, which panics when it cannot write.
     let _ = writeln!(std::io::stderr(), "{message}");
 }

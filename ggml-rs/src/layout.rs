@@ -5,7 +5,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Operand, Result};
+use crate::error::{Checked, Error, Operand, Placed, Refused, Result, Why, here};
 use crate::shape::Shape;
 
 /// Data type, dimensions and strides in bytes.
@@ -23,10 +23,16 @@ impl Layout {
     /// [`Error::Shape`] when the shape does not fit the type's blocks or overflows.
     #[track_caller]
     pub fn contiguous(dtype: DType, shape: Shape) -> Result<Self> {
+        let at = here();
+        Self::checked_contiguous(dtype, shape).at(at)
+    }
+
+    /// As [`Layout::contiguous`].
+    pub fn checked_contiguous(dtype: DType, shape: Shape) -> Checked<Self> {
         // Bounds every product below.
-        shape.bytes(dtype)?;
+        shape.checked_bytes(dtype)?;
         let ne = shape.ne();
-        let row = dtype.row_bytes(ne[0])?;
+        let row = dtype.checked_row_bytes(ne[0])?;
         let nb = [dtype.block_bytes(), row, row * ne[1], row * ne[1] * ne[2]];
         Ok(Self { dtype, ne, nb })
     }
@@ -221,43 +227,41 @@ pub(crate) struct Refusal<'a> {
 
 impl Refusal<'_> {
     #[cold]
-    #[track_caller]
-    fn because(&self, detail: impl Into<String>) -> Box<OpError> {
+    fn because(&self, detail: impl Into<String>) -> Box<Why> {
         let operands = self
             .operands
             .iter()
             .map(|(role, layout)| layout.operand(role))
             .collect();
-        OpError::new(self.op, detail, operands)
+        Box::new(Why {
+            op: self.op,
+            detail: detail.into(),
+            operands,
+        })
     }
 
-    #[track_caller]
-    pub fn shape(&self, detail: impl Into<String>) -> Error {
-        Error::Shape(self.because(detail))
+    pub fn shape(&self, detail: impl Into<String>) -> Refused {
+        Refused::Shape(self.because(detail))
     }
 
-    #[track_caller]
-    pub fn dtype(&self, detail: impl Into<String>) -> Error {
-        Error::DType(self.because(detail))
+    pub fn dtype(&self, detail: impl Into<String>) -> Refused {
+        Refused::DType(self.because(detail))
     }
 
-    #[track_caller]
-    pub fn layout(&self, detail: impl Into<String>) -> Error {
-        Error::Layout(self.because(detail))
+    pub fn layout(&self, detail: impl Into<String>) -> Refused {
+        Refused::Layout(self.because(detail))
     }
 
-    #[track_caller]
-    pub fn param(&self, detail: impl Into<String>) -> Error {
-        Error::Param(self.because(detail))
+    pub fn param(&self, detail: impl Into<String>) -> Refused {
+        Refused::Param(self.because(detail))
     }
 
     /// Checks that ggml can hold a result of this type and shape.
     ///
     /// # Errors
     /// [`Error::Shape`] when it overflows or its rows are not whole blocks.
-    #[track_caller]
     #[inline]
-    pub fn check_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
+    pub fn check_result(&self, dtype: DType, ne: [usize; 4]) -> Checked {
         if Shape::fits(dtype, ne) {
             return Ok(());
         }
@@ -265,12 +269,10 @@ impl Refusal<'_> {
     }
 
     #[cold]
-    #[track_caller]
-    fn refuse_result(&self, dtype: DType, ne: [usize; 4]) -> Result<()> {
-        match Shape::new(&ne).and_then(|shape| shape.bytes(dtype)) {
+    fn refuse_result(&self, dtype: DType, ne: [usize; 4]) -> Checked {
+        match Shape::checked(&ne).and_then(|shape| shape.checked_bytes(dtype)) {
             Ok(_) => Ok(()),
-            Err(Error::Shape(why)) => Err(self.shape(format!("the result: {}", why.detail))),
-            Err(other) => Err(other),
+            Err(why) => Err(self.shape(format!("the result: {}", why.detail()))),
         }
     }
 }

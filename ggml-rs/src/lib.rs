@@ -62,11 +62,14 @@ pub mod trace;
 pub mod train;
 
 mod guard;
+mod inside;
 mod layout;
 mod logging;
 mod memory;
+mod names;
 mod runtime;
 mod support;
+mod tasks;
 
 pub use backend::{
     Backend, Cancel, Executor, Fallback, Priority, Scheduler, ThreadPool, ThreadPoolOptions,

@@ -1,20 +1,73 @@
 //! ggml's log: kept out of the program's output, the latest error remembered for our own errors.
 //!
 //! With the feature `log`, complete lines also go to the `log` crate, under the target `ggml`.
+//!
+//! A logger is code of somebody else's: it may panic, run plans, ask for devices. While ggml logs it may hold locks, or be in the
+//! middle of something. So calls that ggml logs in [`hold`] its lines, and the logger gets them after ggml has returned.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::{forget, take};
 use std::panic::catch_unwind;
 
 use ggml_sys as sys;
 
+use crate::inside;
+
 thread_local! {
     static LINES: RefCell<Lines> = RefCell::default();
+    /// How many [`Hold`]s are on this thread's stack.
+    static HOLDS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The last error that ggml logged on this thread since the previous call, for the detail of an error.
 pub(crate) fn take_error() -> Option<String> {
-    LINES.with_borrow_mut(|lines| lines.error.take())
+    // A thread that is being torn down may still drop what uses this crate, and has no LINES any more.
+    LINES
+        .try_with(|lines| lines.borrow_mut().error.take())
+        .ok()
+        .flatten()
+}
+
+/// Keeps this thread's lines from the logger until the result is dropped.
+pub(crate) fn hold() -> Hold {
+    HOLDS.set(HOLDS.get() + 1);
+    Hold(())
+}
+
+/// See [`hold`].
+pub(crate) struct Hold(());
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if HOLDS.get() == 1 {
+            // What is logged meanwhile waits too, and for this loop.
+            forward_held();
+        }
+        HOLDS.set(HOLDS.get() - 1);
+    }
+}
+
+/// Gives the logger the lines that were held, before ggml ends the process.
+pub(crate) fn forward_at_the_end() {
+    let _inside = inside_of_ggml();
+    forward_held();
+}
+
+/// What ggml has locked is unknown: a logger that is called now must wait for nothing.
+fn inside_of_ggml() -> inside::Inside {
+    inside::enter(Some(inside::run().unwrap_or_default()))
+}
+
+/// Gives the logger the lines that were held.
+fn forward_held() {
+    loop {
+        let held = LINES.try_with(|lines| take(&mut lines.borrow_mut().held));
+        match held {
+            Ok(held) if !held.is_empty() => forward_all(held),
+            _ => return,
+        }
+    }
 }
 
 /// ggml's log callback.
@@ -25,14 +78,29 @@ pub(crate) unsafe extern "C-unwind" fn on_log(
 ) {
     // SAFETY: ggml passes a NUL-terminated string that outlives the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    // A logger may panic, and ggml's frames are not ours to unwind here. A thread that is being torn down
-    // has no LINES any more; its lines are dropped.
-    let _ = catch_unwind(|| {
-        let complete = LINES.try_with(|lines| lines.borrow_mut().push(level, &text));
-        for (level, line) in complete.unwrap_or_default() {
-            forward(level, &line);
+    // A thread that is being torn down has no LINES any more; its lines are dropped.
+    let complete = LINES.try_with(|lines| {
+        let mut lines = lines.borrow_mut();
+        let complete = lines.push(level, &text);
+        if HOLDS.get() > 0 && cfg!(feature = "log") {
+            lines.held.extend(complete);
+            return Vec::new();
         }
+        complete
     });
+    // A thread of ggml's own, or a call that holds nothing.
+    let _inside = inside_of_ggml();
+    forward_all(complete.unwrap_or_default());
+}
+
+/// A logger may panic, and neither ggml's frames nor a destructor's are ours to unwind.
+fn forward_all(lines: Vec<(sys::ggml_log_level, String)>) {
+    for (level, line) in lines {
+        if let Err(payload) = catch_unwind(|| forward(level, &line)) {
+            // Dropping it could panic again, here where nothing catches it.
+            forget(payload);
+        }
+    }
 }
 
 #[cfg(feature = "log")]
@@ -55,6 +123,8 @@ struct Lines {
     pending: String,
     level: sys::ggml_log_level,
     error: Option<String>,
+    /// Complete lines that the logger has not got yet.
+    held: Vec<(sys::ggml_log_level, String)>,
 }
 
 impl Lines {

@@ -13,9 +13,9 @@
 //! # Ok::<(), ggml_rs::Error>(())
 //! ```
 
+mod scales;
+
 use std::borrow::Cow;
-use std::num::NonZero;
-use std::thread;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -23,9 +23,10 @@ use half::{bf16, f16};
 use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Error, Placed, Refused, Result};
 use crate::guard;
 use crate::runtime;
+use crate::tasks;
 
 /// Converts rows of `row_len` values to `dtype`, in parallel when there are many.
 ///
@@ -34,12 +35,14 @@ use crate::runtime;
 ///
 /// # Errors
 /// [`Error::Shape`] unless the values fill whole rows and rows whole blocks; [`Error::DType`] for a type that
-/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for a type
-/// whose blocks are searched (IQ1, IQ2, IQ3: beyond 2^25, which none of them can hold).
+/// f32 values do not convert to; [`Error::Param`] for a value that is not finite and would be quantized, or too large for its type:
+/// the scale of a block is a half, and one that overflows reads back as infinity (Q8_0 holds 127 times 65504, Q4_0 8 times, others
+/// less or more); NVFP4 holds 2688. The error names the value and what fits. Halves are rounded as IEEE says, to infinity from
+/// 65520 (F16) on.
 #[doc(alias = "ggml_quantize_chunk")]
 #[track_caller]
 pub fn quantize(dtype: DType, values: &[f32], row_len: usize) -> Result<Vec<u8>> {
-    convert(dtype, values, row_len, None)
+    quantize_in(Call::new("quantize"), dtype, values, row_len, None)
 }
 
 /// As [`quantize`], where errors count as much as `importance` says: one positive number for each place of a row, the same for
@@ -66,10 +69,8 @@ pub fn quantize_with_importance(
     row_len: usize,
     importance: &[f32],
 ) -> Result<Vec<u8>> {
-    let refuse = |detail: String| {
-        let error = OpError::new("quantize_with_importance", detail, Vec::new());
-        Err(Error::Param(error))
-    };
+    let call = Call::new("quantize_with_importance");
+    let refuse = |detail: String| Err(call.param(detail));
     if importance.len() != row_len {
         let given = importance.len();
         return refuse(format!("an importance of {given} for rows of {row_len}"));
@@ -84,26 +85,32 @@ pub fn quantize_with_importance(
             allowed.end()
         ));
     }
-    convert(dtype, values, row_len, Some(importance))
+    quantize_in(call, dtype, values, row_len, Some(importance))
 }
 
-#[track_caller]
-fn convert(
+/// As [`quantize`], for a public function that was called.
+///
+/// # Errors
+/// As [`quantize_with_importance`], as errors of that call.
+pub(crate) fn quantize_in(
+    call: Call,
     dtype: DType,
     values: &[f32],
     row_len: usize,
     importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    let row_bytes = check_rows(dtype, values.len(), row_len)?;
+    let row_bytes = check_rows(dtype, values.len(), row_len).of(call)?;
     match dtype {
         DType::F32 => Ok(bytemuck::cast_slice(values).to_vec()),
         DType::F16 => Ok(halves::<f16>(values)),
         DType::BF16 => Ok(halves::<bf16>(values)),
-        _ if dtype.dequantizes() => quantize_rows(dtype, values, row_len, row_bytes, importance),
-        _ => Err(Error::DType(OpError::new(
-            "quantize",
-            format!("f32 does not convert to {dtype}"),
-            Vec::new(),
+        _ if dtype.dequantizes() => {
+            check_values(dtype, values).of(call)?;
+            quantize_rows(call, dtype, values, row_len, row_bytes, importance)
+        }
+        _ => Err(call.dtype(format!(
+            "f32 does not convert to {dtype}: {}",
+            set_by(dtype)
         ))),
     }
 }
@@ -115,14 +122,29 @@ fn convert(
 /// f32.
 #[track_caller]
 pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
-    if !bytes.len().is_multiple_of(dtype.block_bytes()) {
+    let call = Call::new("dequantize");
+    check_dequantize(dtype, bytes.len()).of(call)?;
+    dequantize_checked(dtype, bytes)
+}
+
+/// Whether so many bytes of a type convert to f32.
+pub(crate) fn check_dequantize(dtype: DType, bytes: usize) -> Checked {
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && !dtype.dequantizes() {
+        let detail = format!("{dtype} does not convert to f32: {}", read_by(dtype));
+        return Err(Refused::dtype("dequantize", detail));
+    }
+    if !bytes.is_multiple_of(dtype.block_bytes()) {
         let detail = format!(
-            "{} bytes are not whole blocks of {dtype} ({} bytes)",
-            bytes.len(),
+            "{bytes} bytes are not whole blocks of {dtype} ({} bytes)",
             dtype.block_bytes()
         );
-        return Err(Error::Shape(OpError::new("dequantize", detail, Vec::new())));
+        return Err(Refused::shape("dequantize", detail));
     }
+    Ok(())
+}
+
+/// Converts what [`check_dequantize`] took.
+pub(crate) fn dequantize_checked(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     match dtype {
         DType::F32 => Ok(bytemuck::pod_collect_to_vec(bytes)),
         DType::F16 => Ok(bytemuck::pod_collect_to_vec::<u8, f16>(bytes).to_f32_vec()),
@@ -131,13 +153,46 @@ pub fn dequantize(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     }
 }
 
-#[track_caller]
-fn check_rows(dtype: DType, len: usize, row_len: usize) -> Result<usize> {
+fn check_rows(dtype: DType, len: usize, row_len: usize) -> Checked<usize> {
     if row_len == 0 || !len.is_multiple_of(row_len) {
         let detail = format!("{len} values are not whole rows of {row_len}");
-        return Err(Error::Shape(OpError::new("quantize", detail, Vec::new())));
+        return Err(Refused::shape("quantize", detail));
     }
-    dtype.row_bytes(row_len)
+    dtype.checked_row_bytes(row_len)
+}
+
+/// What ggml quantizes without a fault.
+fn check_values(dtype: DType, values: &[f32]) -> Checked {
+    let most = largest(dtype);
+    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
+    let Some(index) = values.iter().position(|value| !allowed(value)) else {
+        return Ok(());
+    };
+    let detail = format!(
+        "value {index} is {}; {dtype} takes finite values up to {most:e}",
+        values[index]
+    );
+    Err(Refused::param("quantize", detail))
+}
+
+/// How values of a type are read from a plan, a parameter or a file.
+pub(crate) fn read_by(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "use read_i32",
+        DType::I64 => "use read_i64",
+        DType::F32 | DType::F16 | DType::BF16 => "use read_f32",
+        _ if dtype.dequantizes() => "use read_f32",
+        _ => "use read_bytes",
+    }
+}
+
+/// How values of a type are set that are no floats.
+fn set_by(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "use set_i32",
+        DType::I64 => "use set_i64",
+        _ => "use set_bytes",
+    }
 }
 
 fn halves<H: bytemuck::Pod>(values: &[f32]) -> Vec<u8>
@@ -152,56 +207,44 @@ where
 /// Values per task: enough to outweigh starting a thread.
 const TASK: usize = 1 << 18;
 
-#[track_caller]
+/// Quantizes values that [`check_values`] took.
 fn quantize_rows(
+    call: Call,
     dtype: DType,
     values: &[f32],
     row_len: usize,
     row_bytes: usize,
     importance: Option<&[f32]>,
 ) -> Result<Vec<u8>> {
-    let most = largest(dtype);
-    let allowed = |value: &f32| value.is_finite() && value.abs() <= most;
-    if let Some(index) = values.iter().position(|value| !allowed(value)) {
-        let detail = format!(
-            "value {index} is {}; {dtype} takes finite values up to {most:e}",
-            values[index]
-        );
-        return Err(Error::Param(OpError::new("quantize", detail, Vec::new())));
-    }
     let quantizer = Quantizer::new(dtype, row_len, importance)?;
     // Words, because ggml's blocks hold 16- and 32-bit numbers.
     let mut words = vec![0_u64; (values.len() / row_len * row_bytes).div_ceil(8)];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
     let bytes = &mut bytes[..values.len() / row_len * row_bytes];
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = tasks::threads();
     // Blocks of 8 rows keep every task's first byte aligned as the first one's is.
     let rows = (values.len() / row_len)
         .div_ceil(threads)
         .max(TASK.div_ceil(row_len))
         .next_multiple_of(8);
-    thread::scope(|scope| {
-        let parts = values
-            .chunks(rows * row_len)
-            .zip(bytes.chunks_mut(rows * row_bytes));
-        let tasks: Vec<_> = parts
-            .map(|(from, to)| scope.spawn(|| quantizer.run(from, to)))
-            .collect();
-        tasks.into_iter().try_for_each(|task| {
-            task.join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    })?;
+    let parts = values
+        .chunks(rows * row_len)
+        .zip(bytes.chunks_mut(rows * row_bytes));
+    tasks::share(parts.len(), parts, |(from, to)| quantizer.run(from, to))?;
+    scales::check(call, &quantizer, values, bytes)?;
     Ok(bytes.to_vec())
 }
 
-/// The largest value that ggml quantizes without a fault.
+/// The largest value that ggml quantizes without a fault. What is too large for the scale of its block is found afterwards.
+///
+/// NVFP4's scales are clamped to 448, and its levels end at 6: larger values would be cut off without a word.
 ///
 /// For some types it searches a grid of points, and asserts that a point was found: none is, once sums of fourth powers overflow.
 /// Their largest values are those of the largest half times what a grid and a scale of the block give, below 2^25 for each.
 fn largest(dtype: DType) -> f32 {
-    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, NVFP4};
     match dtype {
+        NVFP4 => 448.0 * 6.0,
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => (1 << 25) as f32,
         _ => f32::MAX,
     }
@@ -255,16 +298,15 @@ impl<'i> Quantizer<'i> {
     }
 }
 
-#[track_caller]
 fn dequantize_blocks(dtype: DType, bytes: &[u8]) -> Result<Vec<f32>> {
     runtime::ready()?;
     // SAFETY: the type is valid, and its traits are static.
     let to_float = unsafe { sys::ggml_get_type_traits(dtype.raw()).as_ref() }
         .and_then(|traits| traits.to_float);
-    let Some(to_float) = to_float.filter(|_| dtype.dequantizes()) else {
-        let detail = format!("{dtype} does not convert to f32");
-        return Err(Error::DType(OpError::new("dequantize", detail, Vec::new())));
-    };
+    let to_float = to_float.ok_or_else(|| Error::Internal {
+        step: "ggml_get_type_traits",
+        message: format!("{dtype} has no conversion to f32"),
+    })?;
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
     let mut values = vec![0.0; bytes.len() / dtype.block_bytes() * dtype.block_len()];
@@ -331,6 +373,82 @@ mod tests {
             .chunks(256)
             .flat_map(|row| quantize(DType::Q5_K, row, 256).unwrap());
         assert!(rows.eq(whole.iter().copied()));
+    }
+
+    /// Leaves `byte` in the stack below the caller's frame.
+    #[inline(never)]
+    fn paint(byte: u8) {
+        std::hint::black_box(&mut [byte; 1 << 16]);
+    }
+
+    /// Blocks of zeros, of tiny, of single, of equal and of mixed values.
+    fn plain_blocks() -> Vec<Vec<f32>> {
+        let scales = [0.0, f32::MIN_POSITIVE, 1e-42, 1e-20, 1e-9, 1e-5, 1.0, 1e4];
+        let shapes: [fn(usize) -> f32; 6] = [
+            |_| 1.0,
+            |_| -1.0,
+            |i| f32::from(i == 77),
+            |i| -f32::from(i == 3),
+            |i| if i % 64 < 32 { 0.0 } else { (i as f32).sin() },
+            |i| if i < 128 { 1e-20 } else { (i as f32).cos() },
+        ];
+        let blocks = scales.iter().flat_map(|scale| {
+            let block =
+                move |shape: &fn(usize) -> f32| (0..256).map(|i| shape(i) * scale).collect();
+            shapes.iter().map(block).collect::<Vec<_>>()
+        });
+        blocks.collect()
+    }
+
+    /// A block of zeros of IQ4_NL held what functions before had left on the stack.
+    #[test]
+    fn every_bit_of_a_block_comes_from_its_values() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
+            for importance in [None, Some(vec![1.0; 256])] {
+                let quantizer = Quantizer::new(dtype, 256, importance.as_deref()).unwrap();
+                for values in plain_blocks() {
+                    let over = |byte: u8| {
+                        let mut words = vec![u64::from_ne_bytes([byte; 8]); 256];
+                        let size = dtype.row_bytes(256).unwrap();
+                        let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..size];
+                        paint(byte);
+                        quantizer.run(&values, bytes).unwrap();
+                        bytes.to_vec()
+                    };
+                    let same = over(0x55) == over(0xaa);
+                    assert!(same, "{dtype} of {values:?}, {}", importance.is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scale_that_overflows_is_refused_with_the_value_and_what_fits() {
+        let mut values = wave(64);
+        values[40] = -1e9;
+        let refused = quantize(DType::Q8_0, &values, 32).unwrap_err();
+        assert!(matches!(refused, Error::Param(_)));
+        let said = refused.to_string();
+        for part in [
+            "value 40 is -1000000000",
+            "65504",
+            "Divided by 128",
+            "7.8125e6",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        // The largest that fits, and the next that does not.
+        for (most, fits) in [(127.0 * 65_504.0, true), (127.0 * 65_520.0, false)] {
+            values[40] = most;
+            assert_eq!(quantize(DType::Q8_0, &values, 32).is_ok(), fits, "{most}");
+        }
+        values[40] = 2688.0;
+        quantize(DType::NVFP4, &values, 64).unwrap();
+        values[40] = 2689.0;
+        assert!(matches!(
+            quantize(DType::NVFP4, &values, 64),
+            Err(Error::Param(_))
+        ));
     }
 
     #[test]

@@ -20,6 +20,8 @@ static DEVICES: OnceCell<Vec<Device>> = OnceCell::new();
 /// # Errors
 /// [`Error::Device`]. A later call tries again.
 pub(crate) fn devices() -> Result<&'static [Device]> {
+    // A logger may ask for devices.
+    let _lines = logging::hold();
     DEVICES
         .get_or_try_init(|| RegistryOptions::default().create())
         .map(Vec::as_slice)
@@ -48,6 +50,7 @@ impl RegistryOptions {
     /// With `backend_lib` set, the library's code runs in this process: it must be a backend built from this
     /// crate's ggml.
     pub unsafe fn install(self) -> Result<()> {
+        let _lines = logging::hold();
         let mut installed = false;
         DEVICES.get_or_try_init(|| {
             installed = true;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Checked, Placed, Refused, Result, here};
 
 /// The most elements a tensor may have. ggml multiplies dimensions in `int64_t` and asserts on
 /// overflow; a quarter of the range keeps every such product far from it.
@@ -18,10 +18,9 @@ fn countable([n0, n1, n2, n3]: [usize; 4]) -> bool {
 }
 
 #[cold]
-#[track_caller]
-fn refused(dims: &[usize], detail: &str) -> Error {
+fn refused(dims: &[usize], detail: &str) -> Refused {
     let detail = format!("{dims:?}: {detail}");
-    Error::Shape(OpError::new("shape", detail, Vec::new()))
+    Refused::shape("shape", detail)
 }
 
 /// The dimensions of a tensor, `ne[0]` (contiguous) to `ne[3]`.
@@ -50,6 +49,13 @@ impl Shape {
     #[inline]
     #[track_caller]
     pub fn new(dims: &[usize]) -> Result<Self> {
+        let at = here();
+        Self::checked(dims).at(at)
+    }
+
+    /// As [`Shape::new`].
+    #[inline]
+    pub(crate) fn checked(dims: &[usize]) -> Checked<Self> {
         let mut ne = [1; 4];
         if dims.is_empty() || dims.len() > ne.len() {
             return Err(refused(dims, "a tensor has 1 to 4 dimensions"));
@@ -120,15 +126,19 @@ impl Shape {
     #[track_caller]
     #[inline]
     pub fn bytes(&self, dtype: DType) -> Result<usize> {
-        let row = dtype.row_bytes(self.ne[0])?;
+        let at = here();
+        self.checked_bytes(dtype).at(at)
+    }
+
+    /// As [`Shape::bytes`].
+    #[inline]
+    pub(crate) fn checked_bytes(&self, dtype: DType) -> Checked<usize> {
+        let row = dtype.checked_row_bytes(self.ne[0])?;
         row.checked_mul(self.rows())
             .filter(|&n| n <= isize::MAX as usize)
             .ok_or_else(|| {
-                Error::Shape(OpError::new(
-                    "shape",
-                    format!("{self} of {dtype} overflows the address space"),
-                    Vec::new(),
-                ))
+                let detail = format!("{self} of {dtype} overflows the address space");
+                Refused::shape("shape", detail)
             })
     }
 }

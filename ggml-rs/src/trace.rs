@@ -21,6 +21,16 @@ type Stop = unsafe extern "C" fn();
 type Count = unsafe extern "C" fn() -> usize;
 type Get = unsafe extern "C" fn(usize, *mut c_char, usize, *mut usize) -> bool;
 
+/// A recorder at work. It ends with this, also where a panic passes: whatever is dispatched later would be added, without end.
+struct Recording(Stop);
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // SAFETY: a plain function of the backend, which lives as long as the process.
+        unsafe { (self.0)() };
+    }
+}
+
 /// The recorder of one backend. Found through the backend's registry rather than linked, because a backend
 /// that was loaded as a library has a recorder of its own.
 pub(crate) struct Recorder {
@@ -48,12 +58,11 @@ impl Recorder {
     pub fn record<T>(&self, run: impl FnOnce() -> T) -> (T, Vec<Dispatch>) {
         // SAFETY: plain functions of the backend, which lives as long as the process.
         unsafe { (self.start)() };
+        let recording = Recording(self.stop);
         let outcome = run();
+        drop(recording);
         // SAFETY: as above.
-        let count = unsafe {
-            (self.stop)();
-            (self.count)()
-        };
+        let count = unsafe { (self.count)() };
         (
             outcome,
             (0..count).map_while(|index| self.dispatch(index)).collect(),

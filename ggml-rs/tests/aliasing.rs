@@ -3,11 +3,15 @@
 
 mod common;
 
+#[path = "aliasing/fusions.rs"]
+mod fusions;
+
 use std::process::Command;
 
 use common::{PLACEMENTS, devices, values};
+use ggml_rs::check::Interpreter;
 use ggml_rs::{
-    AdamW, Builder, DType, Device, GatedDeltaNet, Graph, Input, Output, Placement, Plan,
+    AdamW, Builder, Cancel, DType, Device, GatedDeltaNet, Graph, Input, Output, Placement, Plan,
     PlanOptions, Result, Rope, Tensor,
 };
 
@@ -45,42 +49,107 @@ impl<'g> Case<'g> {
     }
 }
 
-type Build = for<'g> fn(&mut Case<'g>) -> Result<()>;
-
-fn run(device: Device, placement: Placement, build: Build) -> Result<Vec<f32>> {
-    let (graph, (sets, outputs)) = Graph::build(|g| {
-        let (sets, outputs) = (Vec::new(), Vec::new());
-        let mut case = Case { g, sets, outputs };
-        build(&mut case)?;
-        Ok((case.sets, case.outputs))
-    })?;
-    let mut backend = device.open()?;
-    let mut plan = Plan::new(graph, &backend, PlanOptions { placement })?;
-    for (input, set) in &sets {
-        match set {
-            Set::F32(values) => plan.set_f32(input, values)?,
-            Set::I32(values) => plan.set_i32(input, values)?,
-        }
-    }
-    plan.run(&mut backend)?;
-    let outputs = outputs.iter().map(|output| plan.read_f32(output));
-    Ok(outputs.collect::<Result<Vec<_>>>()?.concat())
+/// A graph, what its inputs are set to, and what it gives.
+struct Built {
+    graph: Graph,
+    sets: Vec<(Input, Set)>,
+    outputs: Vec<Output>,
 }
 
-/// Compares every device and placement with the CPU where nothing shares memory and no pass takes two nodes.
-fn check(build: Build) {
-    let apart = PLACEMENTS[1];
-    let expected = run(Device::cpu().unwrap(), apart, build).unwrap();
+impl Built {
+    fn new(build: &impl for<'g> Fn(&mut Case<'g>) -> Result<()>) -> Result<Self> {
+        let (graph, (sets, outputs)) = Graph::build(|g| {
+            let (sets, outputs) = (Vec::new(), Vec::new());
+            let mut case = Case { g, sets, outputs };
+            build(&mut case)?;
+            Ok((case.sets, case.outputs))
+        })?;
+        Ok(Self {
+            graph,
+            sets,
+            outputs,
+        })
+    }
+
+    /// The values of its definitions, in double precision.
+    fn expected(&self) -> Result<Vec<f64>> {
+        let mut reference = Interpreter::new(&self.graph)?;
+        for (input, set) in &self.sets {
+            match set {
+                Set::F32(values) => reference.set_f32(input, values)?,
+                Set::I32(values) => reference.set_i32(input, values)?,
+            }
+        }
+        reference.run()?;
+        let outputs = self.outputs.iter().map(|output| reference.read(output));
+        Ok(outputs.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// The values on a device, and how many kernels a Metal device dispatched for them.
+    fn run(self, device: Device, placement: Placement, how: How) -> Result<(Vec<f32>, usize)> {
+        let mut backend = device.open()?;
+        let mut plan = Plan::new(self.graph, &backend, PlanOptions { placement })?;
+        for (input, set) in &self.sets {
+            match set {
+                Set::F32(values) => plan.set_f32(input, values)?,
+                Set::I32(values) => plan.set_i32(input, values)?,
+            }
+        }
+        let mut dispatches = 0;
+        match how {
+            How::Whole => plan.run(&mut backend)?,
+            How::InParts => plan.run_cancellable(&mut backend, &Cancel::new())?,
+            How::Traced => dispatches = plan.run_traced(&mut backend)?.len(),
+        }
+        let outputs = self.outputs.iter().map(|output| plan.read_f32(output));
+        let values = outputs.collect::<Result<Vec<_>>>()?.concat();
+        Ok((values, dispatches))
+    }
+}
+
+/// How a plan is run.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Whole,
+    /// As a run that can be cancelled.
+    InParts,
+    Traced,
+}
+
+/// The runs that are compared: those in which backends compute several nodes in one pass first.
+const RUNS: [(Placement, How); 3] = [
+    (PLACEMENTS[0], How::Whole),
+    (PLACEMENTS[0], How::InParts),
+    (PLACEMENTS[1], How::Whole),
+];
+
+/// Compares every device and run with the definitions.
+fn check(build: impl for<'g> Fn(&mut Case<'g>) -> Result<()>) {
+    check_named("", build);
+}
+
+fn check_named(what: &str, build: impl for<'g> Fn(&mut Case<'g>) -> Result<()>) {
+    check_runs(&RUNS, what, build);
+}
+
+fn check_runs(
+    runs: &[(Placement, How)],
+    what: &str,
+    build: impl for<'g> Fn(&mut Case<'g>) -> Result<()>,
+) {
+    let expected = Built::new(&build).unwrap().expected().unwrap();
     for device in devices() {
-        for placement in PLACEMENTS {
-            let got = run(device, placement, build).unwrap();
-            let differs = got.iter().zip(&expected).position(|(got, expected)| {
-                let difference = (got - expected).abs();
+        for &(placement, how) in runs {
+            let built = Built::new(&build).unwrap();
+            let (got, _) = built.run(device, placement, how).unwrap();
+            assert_eq!(got.len(), expected.len());
+            let differs = got.iter().zip(&expected).position(|(&got, &expected)| {
+                let difference = (f64::from(got) - expected).abs();
                 difference.is_nan() || difference > 1e-4 * expected.abs().max(1.0)
             });
             if let Some(at) = differs {
                 panic!(
-                    "{} {placement:?}: element {at} is {}, not {}",
+                    "{what}, {} {placement:?} {how:?}: element {at} is {}, not {}",
                     device.name(),
                     got[at],
                     expected[at]
@@ -195,6 +264,7 @@ fn a_diagonal_has_strides_of_its_own() {
 #[test]
 fn values_do_not_depend_on_the_order_of_dispatches() {
     const CHILD: &str = "GGML_RS_TESTS_REVERSED";
+    const TESTS: usize = 19;
     if std::env::var_os(CHILD).is_some() {
         return;
     }
@@ -205,7 +275,7 @@ fn values_do_not_depend_on_the_order_of_dispatches() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && text.contains("8 passed"),
+        output.status.success() && text.contains(&format!("{TESTS} passed")),
         "{text}"
     );
 }

@@ -2,9 +2,13 @@
 
 mod common;
 
-use common::{Operand, PLACEMENTS, assert_close, devices, run, run_on};
+use common::{Operand, assert_close, devices, run};
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+use common::{PLACEMENTS, run_on};
 use ggml_rs::DType::{self, BF16, F16, F32, Q8_0};
-use ggml_rs::{Device, Error, FlashAttn};
+use ggml_rs::{Backend, Device, FlashAttn, Graph, Plan, PlanOptions, Shape, Tensor};
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+use ggml_rs::{Error, Scheduler, Staging};
 
 /// Sizes and parameters of an attention.
 #[derive(Clone, Copy)]
@@ -20,6 +24,7 @@ struct Case {
     sinks: bool,
     max_bias: f32,
     softcap: f32,
+    float: bool,
 }
 
 const CASE: Case = Case {
@@ -34,6 +39,7 @@ const CASE: Case = Case {
     sinks: false,
     max_bias: 0.0,
     softcap: 0.0,
+    float: false,
 };
 
 const SCALE: f32 = 0.25;
@@ -135,6 +141,9 @@ fn check(device: Device, dtype: DType, case: Case) {
         if case.sinks {
             options = options.sinks(x[4]);
         }
+        if case.float {
+            options = options.float();
+        }
         x[0].flash_attn_ext(x[1], x[2], options)
     });
     let values = Values {
@@ -144,13 +153,13 @@ fn check(device: Device, dtype: DType, case: Case) {
         mask: mask.rounded(),
         sinks: sinks.values.clone(),
     };
-    let tolerance = if dtype == F32 && device.name() == "CPU" {
+    let tolerance = if case.float || (dtype == F32 && device.name() == "CPU") {
         1e-5
     } else {
         2e-2
     };
     let what = format!(
-        "{dtype} {} x {} x {}, mask {}, sinks {}, bias {}, cap {} on {}",
+        "{dtype} {} x {} x {}, mask {}, sinks {}, bias {}, cap {}, float {} on {}",
         case.dk,
         case.n,
         case.kv,
@@ -158,6 +167,7 @@ fn check(device: Device, dtype: DType, case: Case) {
         case.sinks,
         case.max_bias,
         case.softcap,
+        case.float,
         device.name()
     );
     assert_close(&got, &expected(case, &values), tolerance, &what);
@@ -242,26 +252,194 @@ fn attention_is_a_softmax_of_products() {
     }
 }
 
+/// Attention of queries and keys that are zero: the mean of values, each of which fills its head.
+fn mean(backend: &mut Backend, dtype: DType, n: usize, values: &Operand) -> Vec<f32> {
+    let [d, kv, ..] = values.shape.ne();
+    let (graph, (q, k, v, y)) = Graph::build(|g| {
+        let (q, q_in) = g.input("q", F32, [d, n])?;
+        let (k, k_in) = g.input("k", dtype, [d, kv])?;
+        let (v, v_in) = g.input("v", dtype, [d, kv])?;
+        let y = q.flash_attn_ext(k, v, FlashAttn::new(1.0))?;
+        Ok((q_in, k_in, v_in, g.output("y", y)?))
+    })
+    .unwrap();
+    let mut plan = Plan::new(graph, backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&q, &vec![0.0; d * n]).unwrap();
+    plan.set_f32(&k, &vec![0.0; d * kv]).unwrap();
+    plan.set_f32(&v, &values.values).unwrap();
+    plan.run(backend).unwrap();
+    plan.read_f32(&y).unwrap()
+}
+
+/// Numbers from 0 to 1 in an order that is not theirs, two of 40000, whose sum is no half, and thousands of ones, which a half
+/// stops counting at 2048.
 #[test]
-fn float_sums_are_refused_where_there_are_none() {
-    let (q, kv) = (
-        Operand::new(F32, &[64, 3], 1),
-        Operand::new(F16, &[64, 9], 2),
-    );
-    let floats = Operand::new(F32, &[64, 9], 3);
+fn values_are_added_up_in_float() {
+    let count = 16384;
+    let numbers = (0..count).map(|i| (i * 7919 % count) as f32 / count as f32);
+    let inputs = [vec![40000.0; 2], vec![1.0; 4096], numbers.collect()];
     for device in devices() {
-        let on = |kv: &Operand| {
-            run_on(device, &[&q, kv], PLACEMENTS[0], |_, x| {
-                x[0].flash_attn_ext(x[1], x[1], FlashAttn::new(1.0).float())
-            })
+        let (d, most_threads) = match device.name() {
+            "CPU" => (1, 8),
+            _ => (64, 1),
         };
-        assert!(
-            matches!(on(&kv), Err(Error::Unsupported(_))),
-            "on {}",
-            device.name()
-        );
-        assert_eq!(on(&floats).is_ok(), device.name() == "CPU");
+        let mut backend = device.open().unwrap();
+        for dtype in [F16, BF16, F32] {
+            for values in &inputs {
+                let operand = Operand {
+                    dtype,
+                    shape: Shape::new(&[d, values.len()]).unwrap(),
+                    values: values.iter().flat_map(|&v| vec![v; d]).collect(),
+                };
+                let sum: f64 = operand.rounded().into_iter().map(f64::from).sum();
+                let right = sum / operand.values.len() as f64;
+                // The bound of sums of so many F32, one after the other, and of a quotient.
+                let rounding = (values.len() + 2) as f64 * f64::from(f32::EPSILON) / 2.0;
+                for n in [1, 3, 64] {
+                    let what = format!("{n} x {} of {dtype} on {}", values.len(), device.name());
+                    let mut of = |threads| {
+                        backend.set_threads(threads).unwrap();
+                        mean(&mut backend, dtype, n, &operand)
+                    };
+                    let one = of(1);
+                    assert_close(&one, &vec![right; one.len()], right * rounding, &what);
+                    for threads in 2..=most_threads {
+                        assert_eq!(of(threads), one, "{what}, {threads} threads");
+                    }
+                }
+            }
+        }
     }
+}
+
+/// Half of the queries are masked away from an infinite value, which whole tiles of them skip; a tile with one of the other half
+/// multiplies it with 0. Which queries share a tile must not depend on the number of threads.
+#[test]
+fn masked_infinities_do_not_depend_on_threads() {
+    let (d, n) = (64, 128);
+    let (graph, (q, k, v, mask, y)) = Graph::build(|g| {
+        let (q, q_in) = g.input("q", F32, [d, n])?;
+        let (k, k_in) = g.input("k", F32, [d, n])?;
+        let (v, v_in) = g.input("v", F32, [d, n])?;
+        let (mask, mask_in) = g.input("mask", F16, [n, n])?;
+        let y = q.flash_attn_ext(k, v, FlashAttn::new(1.0).mask(mask))?;
+        Ok((q_in, k_in, v_in, mask_in, g.output("y", y)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    let mut values = vec![1.0; d * n];
+    values[d * 100..d * 101].fill(f32::INFINITY);
+    let hidden = |i: usize| {
+        if i / n < 64 && i % n >= 64 {
+            f32::NEG_INFINITY
+        } else {
+            0.0
+        }
+    };
+    let masked: Vec<f32> = (0..n * n).map(hidden).collect();
+    for (input, values) in [
+        (&q, &vec![0.0; d * n]),
+        (&k, &vec![0.0; d * n]),
+        (&v, &values),
+        (&mask, &masked),
+    ] {
+        plan.set_f32(input, values).unwrap();
+    }
+    for threads in 1..=8 {
+        backend.set_threads(threads).unwrap();
+        plan.run(&mut backend).unwrap();
+        let got = plan.read_f32(&y).unwrap();
+        let (masked, others) = got.split_at(d * 64);
+        assert!(masked.iter().all(|&y| y == 1.0), "{threads} threads");
+        assert!(
+            others.iter().all(|&y| y == f32::INFINITY),
+            "{threads} threads"
+        );
+    }
+}
+
+#[test]
+fn float_rounds_nothing_on_the_cpu() {
+    let cpu = Device::cpu().unwrap();
+    for dtype in [F32, F16, BF16, Q8_0] {
+        for (n, kv, batch) in [(3, 37, 2), (1, 700, 1), (70, 37, 2)] {
+            let case = Case {
+                n,
+                kv,
+                batch,
+                masked: true,
+                float: true,
+                ..CASE
+            };
+            check(cpu, dtype, case);
+        }
+    }
+}
+
+/// A query beyond what a half holds, and two keys: their scores are about 1 and 0, and so are the values.
+fn large_query() -> ([Operand; 2], f64) {
+    let q = Operand {
+        values: [vec![1e5], vec![0.0; 63]].concat(),
+        ..Operand::new(F32, &[64, 1], 1)
+    };
+    let kv = Operand {
+        values: [vec![1e-4], vec![1.0; 63], vec![0.0; 64]].concat(),
+        ..Operand::new(F16, &[64, 2], 2)
+    };
+    let key = f64::from(kv.rounded()[0]);
+    let weight = 1.0 / (1.0 + (-1e5 * 0.1 * key).exp());
+    ([q, kv], weight)
+}
+
+fn float_attention<'g>(x: &[Tensor<'g>]) -> ggml_rs::Result<Tensor<'g>> {
+    x[0].flash_attn_ext(x[1], x[1], FlashAttn::new(0.1).float())
+}
+
+#[test]
+fn float_keeps_queries_that_no_half_holds() {
+    let ([q, kv], weight) = large_query();
+    let got = run(Device::cpu().unwrap(), &[&q, &kv], |_, x| {
+        float_attention(x)
+    });
+    assert_close(&got[1..], &[weight; 63], 1e-6, "float()");
+}
+
+/// Metal rounds queries whatever is asked for: it refuses, and says what to do. Both ways that it names are right.
+#[test]
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+fn float_has_two_ways_out_on_metal() {
+    let metal = Device::by_name("MTL0").unwrap();
+    let ([q, kv], weight) = large_query();
+    let error = run_on(metal, &[&q, &kv], PLACEMENTS[0], |_, x| float_attention(x));
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Unsupported(_)), "{error}");
+    for part in ["rounds queries", "Scheduler", "Staging::Float"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+
+    let composed = run(metal, &[&q, &kv], |_, x| {
+        let scores = x[1].mul_mat(x[0])?.set_staging(Staging::Float)?;
+        let weights = scores.scale(0.1)?.soft_max()?;
+        let values = x[1].transpose()?.cont()?;
+        values.mul_mat(weights)?.set_staging(Staging::Float)
+    });
+    assert_close(&composed[1..], &[weight; 63], 1e-6, "composed");
+
+    let (graph, (q_in, kv_in, y)) = Graph::build(|g| {
+        let (q, q_in) = g.input("q", F32, [64, 1])?;
+        let (kv, kv_in) = g.input("kv", F16, [64, 2])?;
+        Ok((q_in, kv_in, g.output("y", float_attention(&[q, kv])?)?))
+    })
+    .unwrap();
+    let backends = [metal, Device::cpu().unwrap()].map(|device| device.open().unwrap());
+    let mut scheduler = Scheduler::new(backends).unwrap();
+    let mut plan = Plan::new(graph, &scheduler, PlanOptions::default()).unwrap();
+    plan.set_f32(&q_in, &q.values).unwrap();
+    plan.set_f32(&kv_in, &kv.values).unwrap();
+    plan.run(&mut scheduler).unwrap();
+    let got = plan.read_f32(&y).unwrap();
+    assert_close(&got[1..], &[weight; 63], 1e-6, "scheduled");
 }
 
 #[test]

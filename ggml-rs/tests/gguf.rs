@@ -5,6 +5,8 @@ mod common;
 
 #[path = "gguf/ggml.rs"]
 mod ggml;
+#[path = "gguf/limits.rs"]
+mod limits;
 #[path = "gguf/malformed.rs"]
 mod malformed;
 #[path = "gguf/memory.rs"]

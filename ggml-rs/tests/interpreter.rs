@@ -49,6 +49,43 @@ fn misuse_is_refused() {
     assert!(matches!(reference.read(&foreign_y), Err(Error::Param(_))));
 }
 
+/// As `Plan::set_i32` refuses them: whatever is no id would be used as one.
+#[test]
+fn ids_are_checked() {
+    let (graph, (table, rows, experts)) = Graph::build(|g| {
+        let (table, table_in) = g.input("table", F32, [4, 3])?;
+        let (rows, rows_in) = g.row_ids("rows", [2], 3)?;
+        let (weights, _) = g.input("weights", F32, [4, 2, 3])?;
+        let (x, _) = g.input("x", F32, [4, 1, 2])?;
+        let (experts, experts_in) = g.expert_ids("experts", 2, 2, 3)?;
+        g.output("taken", table.get_rows(rows)?)?;
+        g.output("routed", weights.mul_mat_id(x, experts)?)?;
+        Ok((table_in, rows_in, experts_in))
+    })
+    .unwrap();
+    let mut reference = Interpreter::new(&graph).unwrap();
+    reference.set(&table, &[f64::NAN; 12]).unwrap();
+    for (ids, why) in [
+        ([0.0, 3.0], "list 0 names row 3 of 3"),
+        ([-1.0, 0.0], "list 0 names row -1 of 3"),
+        ([f64::NAN, 0.0], "list 0 names row NaN"),
+        ([0.0, 0.5], "list 0 names row 0.5"),
+        ([0.0, f64::INFINITY], "list 0 names row inf"),
+        ([1e300, 0.0], "list 0 names row 1"),
+    ] {
+        let error = reference.set(&rows, &ids).unwrap_err();
+        assert!(matches!(error, Error::Param(_)), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert!(reference.set_i32(&rows, &[0, 3]).is_err());
+    assert!(reference.set_bytes(&rows, &[255; 8]).is_err());
+    reference.set_i32(&rows, &[2, 0]).unwrap();
+    let error = reference.set_i32(&experts, &[0, 1, 2, 2]).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("token 1 names expert 2 twice"), "{text}");
+    reference.set_i32(&experts, &[0, 1, 2, 0]).unwrap();
+}
+
 #[test]
 fn values_are_rounded_only_where_asked() {
     let (graph, (a, y)) = Graph::build(|g| {

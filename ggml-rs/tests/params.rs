@@ -52,8 +52,8 @@ fn values_are_set_and_read_in_their_type() {
 fn misuse_is_an_error_that_says_what_to_do() {
     let w = one(F32, &[4]);
     assert!(text(w.read_f32()).contains("`w` has no values"));
-    assert!(text(w.set_f32(&[1.0; 3])).contains("3 values for a parameter of 4"));
-    assert!(text(w.set_bytes(&[0; 15])).contains("15 bytes for a parameter of 16"));
+    assert!(text(w.set_f32(&[1.0; 3])).contains("3 values for parameter `w` of 4"));
+    assert!(text(w.set_bytes(&[0; 15])).contains("15 bytes for parameter `w` of 16"));
     assert!(text(Params::builder().allocate(Device::cpu().unwrap())).contains("no tensor"));
     let twice = Params::builder()
         .tensor("w", F32, [1])

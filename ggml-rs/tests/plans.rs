@@ -24,6 +24,10 @@ fn plan() -> (Plan, Backend, (Input, Input, Output)) {
     )
 }
 
+fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
+    result.unwrap_err().to_string()
+}
+
 #[test]
 fn inputs_keep_their_values_between_runs() {
     let (mut plan, mut backend, (a, b, y)) = plan();
@@ -48,8 +52,8 @@ fn misuse_is_an_error_that_says_what_to_do() {
     assert!(message(plan.read_f32(&y).map(drop)).contains("call run() first"));
     plan.set_f32(&a, &[1.0; 4]).unwrap();
     assert!(message(plan.run(&mut backend)).contains("input `b` has no values"));
-    assert!(message(plan.set_f32(&b, &[1.0; 3])).contains("3 values for an input of 4"));
-    assert!(message(plan.set_bytes(&b, &[0; 15])).contains("15 bytes for an input of 16"));
+    assert!(message(plan.set_f32(&b, &[1.0; 3])).contains("3 values for input `b` of 4"));
+    assert!(message(plan.set_bytes(&b, &[0; 15])).contains("15 bytes for input `b` of 16"));
     assert!(message(plan.check_sentinels()).contains("Placement::Separate"));
     let (_, (other_a, _, other_y)) = Graph::build(sum_of_two).unwrap();
     assert!(message(plan.set_f32(&other_a, &[1.0; 4])).contains("another graph"));
@@ -206,4 +210,68 @@ fn devices_are_found_by_name_and_options_come_too_late() {
         error.to_string().contains("devices exist already"),
         "{error}"
     );
+}
+
+/// An input that nothing reads is not asked for, and setting it is an error that says what to do.
+#[test]
+fn an_input_without_effect_is_not_set() {
+    let (graph, (x, labels, y)) = Graph::build(|g| {
+        let (x, x_in) = g.input("x", DType::F32, [4])?;
+        let (labels, labels_in) = g.input("labels", DType::F32, [4])?;
+        let y = x.scale(2.0)?;
+        // A loss that is no output.
+        y.sub(labels)?.sqr()?.sum()?;
+        Ok((x_in, labels_in, g.output("y", y)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    assert!(plan.needs(&x).unwrap() && !plan.needs(&labels).unwrap());
+    for refused in [
+        plan.set_f32(&labels, &[0.0; 4]),
+        plan.set_bytes(&labels, &[0; 16]),
+        plan.set_i32(&labels, &[0; 4]),
+    ] {
+        let text = message(refused);
+        assert!(
+            text.contains("no output depends on input `labels`")
+                && text.contains("Builder::output"),
+            "{text}"
+        );
+    }
+    plan.set_f32(&x, &[1.0; 4]).unwrap();
+    plan.run(&mut backend).unwrap();
+    assert_eq!(plan.read_f32(&y).unwrap(), [2.0; 4]);
+}
+
+/// `argmax` gives i32, which has a reader of its own.
+#[test]
+fn integers_are_read_as_integers() {
+    let (graph, (x, best, wide_in, wide)) = Graph::build(|g| {
+        let (x, x_in) = g.input("x", DType::F32, [3, 2])?;
+        let (wide, wide_in) = g.input("wide", DType::I64, [2])?;
+        let best = g.output("best", x.argmax()?)?;
+        Ok((x_in, best, wide_in, g.output("wide", wide)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&x, &[0.1, 0.7, 0.2, 0.9, 0.0, 0.1]).unwrap();
+    plan.set_i64(&wide_in, &[1 << 40, -1]).unwrap();
+    plan.run(&mut backend).unwrap();
+    assert_eq!(plan.read_i32(&best).unwrap(), [1, 0]);
+    assert_eq!(plan.read_i64(&wide).unwrap(), [1 << 40, -1]);
+    for (answer, words) in [
+        (
+            plan.read_f32(&best).map(drop),
+            "Plan::read_f32(): output `best`: i32 does not convert to f32: use read_i32",
+        ),
+        (
+            plan.read_i32(&wide).map(drop),
+            "output `wide`: i64 values: use read_i64",
+        ),
+    ] {
+        let text = message(answer);
+        assert!(text.contains(words), "{text}");
+    }
 }

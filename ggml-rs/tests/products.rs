@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "products/range.rs"]
+mod range;
+
 use common::{Operand, PLACEMENTS, run_on_cpu};
 use ggml_rs::DType::{self, BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q6_K, Q8_0};
 use ggml_rs::check::compare;

@@ -1,5 +1,7 @@
-//! Faults for `.ci/sanitize` to find, so that its silence about other tests means something. Ignored elsewhere: without the
-//! sanitizers they would do what they must not.
+//! Faults for `.ci/sanitize` and `.ci/nightly` to find, so that their silence about other tests means something. Ignored
+//! elsewhere: without the sanitizers or valgrind they would do what they must not.
+
+use std::mem::MaybeUninit;
 
 use ggml_sys as sys;
 
@@ -12,6 +14,23 @@ fn a_write_past_a_block() {
     // SAFETY: none: the fault is the point.
     unsafe { sys::ggml_fp32_to_fp16_row(from.as_ptr(), to.as_mut_ptr(), 3) };
     std::hint::black_box(to);
+}
+
+/// ggml decides by values that nothing has written.
+#[test]
+#[ignore = "only under valgrind in .ci/nightly, which expects it to fail"]
+fn a_branch_on_what_nothing_wrote() {
+    let values = [MaybeUninit::<f32>::uninit(); 64];
+    let values = std::hint::black_box(Box::new(values));
+    // SAFETY: none: the fault is the point.
+    let valid = unsafe {
+        sys::ggml_validate_row_data(
+            sys::GGML_TYPE_F32,
+            values.as_ptr().cast(),
+            size_of_val(&*values),
+        )
+    };
+    std::hint::black_box(valid);
 }
 
 /// ggml multiplies dimensions beyond what an `int64_t` holds.

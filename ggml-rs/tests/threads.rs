@@ -1,8 +1,10 @@
 //! Pools of threads: shared by backends on several threads, left, and kept alive.
 
+mod common;
+
 use std::thread;
 
-use ggml_rs::DType::F32;
+use ggml_rs::DType::{F16, F32};
 use ggml_rs::{
     Backend, Device, Graph, Input, Output, Plan, PlanOptions, Priority, ThreadPool,
     ThreadPoolOptions,
@@ -94,6 +96,34 @@ fn leaving_a_pool_does_not_stop_it() {
     assert!(rounds > 0);
 }
 
+/// A sum over all rows, to which each thread adds those that it takes.
+#[test]
+fn a_loss_does_not_depend_on_threads() {
+    let (classes, rows, seed) = (33, 1000, 5);
+    let values = common::values(2 * classes * rows, seed);
+    let (logits, labels) = values.split_at(classes * rows);
+    let (graph, (logits_in, labels_in, loss)) = Graph::build(|g| {
+        let (logits, logits_in) = g.input("logits", F32, [classes, rows])?;
+        let (labels, labels_in) = g.input("labels", F32, [classes, rows])?;
+        let loss = logits.cross_entropy_loss(labels)?;
+        Ok((logits_in, labels_in, g.output("loss", loss)?))
+    })
+    .unwrap();
+    let mut backend = Device::cpu().unwrap().open().unwrap();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&logits_in, logits).unwrap();
+    plan.set_f32(&labels_in, labels).unwrap();
+    let mut with = |threads| {
+        backend.set_threads(threads).unwrap();
+        plan.run(&mut backend).unwrap();
+        plan.read_f32(&loss).unwrap()[0].to_bits()
+    };
+    let one = with(1);
+    for threads in 2..=8 {
+        assert_eq!(with(threads), one, "{threads} threads, seed {seed}");
+    }
+}
+
 #[test]
 fn a_backend_keeps_its_pool() {
     let mut backend = Device::cpu().unwrap().open().unwrap();
@@ -122,4 +152,34 @@ fn only_the_cpu_has_pools() {
     let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
     let error = backend.set_thread_pool(&pool(2, 0)).unwrap_err();
     assert!(error.to_string().contains("only the CPU"), "{error}");
+}
+
+/// With one row more, and 512 threads, a kernel's `(rows + threads - 1) / threads` overflows: nothing was computed.
+#[test]
+#[ignore = "needs 10 GiB of memory and a minute: .ci/nightly runs it"]
+fn as_many_rows_as_are_taken_are_all_computed() {
+    const ROWS: usize = i32::MAX as usize - 512;
+    const STEP: usize = ROWS / 1000;
+    for threads in [2, 3] {
+        let (graph, (x, ys)) = Graph::build(|g| {
+            let (x_tensor, x) = g.input("x", F16, [1, 1])?;
+            let rows = x_tensor.repeat([1, ROWS])?.silu()?.gelu()?;
+            // Every STEP-th row, and the last ones.
+            let spread = rows.view([1, 1000], [2 * STEP; 3], 0)?.cont()?;
+            let last = rows.view([1, 9], [2; 3], 2 * (ROWS - 9))?.cont()?;
+            Ok((x, [g.output("spread", spread)?, g.output("last", last)?]))
+        })
+        .unwrap();
+        let mut backend = Device::cpu().unwrap().open().unwrap();
+        backend.set_threads(threads).unwrap();
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+        plan.set_f32(&x, &[1.0]).unwrap();
+        plan.run(&mut backend).unwrap();
+        for y in ys {
+            let values = plan.read_f32(&y).unwrap();
+            // gelu(silu(1)).
+            let right = |value: &f32| (value - 0.561).abs() < 2e-3;
+            assert!(values.iter().all(right), "{threads} threads: {values:?}");
+        }
+    }
 }

@@ -150,3 +150,131 @@ fn evaluation_runs_beside_training() {
         });
     });
 }
+
+/// Weights after a step that is no output, in a graph whose only output is the loss, or that has none.
+#[test]
+fn steps_run_without_being_outputs() {
+    for outputs in [true, false] {
+        for adam in [true, false] {
+            let [w, m, v] = parameters();
+            let (graph, (step, loss)) = Graph::build(|g| {
+                let (step, step_in) = g.input("step", F32, [if adam { 7 } else { 2 }])?;
+                let weights = g.param(&w)?;
+                let loss = weights.scale_bias(1.0, -1.0)?.sqr()?.sum()?;
+                let gradient = g.backward(loss)?.of(weights)?;
+                let loss = outputs.then(|| g.output("loss", loss)).transpose()?;
+                match adam {
+                    true => weights.opt_step_adamw(gradient, g.weight(&m)?, g.weight(&v)?, step),
+                    false => weights.opt_step_sgd(gradient, step),
+                }?;
+                Ok((step_in, loss))
+            })
+            .unwrap();
+            let mut backend = backend();
+            let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+            let adamw = AdamW {
+                learning_rate: 0.25,
+                ..AdamW::default()
+            };
+            match adam {
+                true => plan.set_f32(&step, &adamw.values(1)).unwrap(),
+                false => plan.set_f32(&step, &[0.125, 0.0]).unwrap(),
+            }
+            plan.run(&mut backend).unwrap();
+            // The gradient of (w - 1)^2 at 0 is -2; AdamW's first step is as long as the rate.
+            for value in w.read_f32().unwrap() {
+                assert!((value - 0.25).abs() < 1e-6, "{outputs} {adam}: {value}");
+            }
+            assert_eq!(m.read_f32().unwrap()[0] != 0.0, adam);
+            if let Some(loss) = loss {
+                // Read before the step.
+                assert_eq!(plan.read_f32(&loss).unwrap(), [INPUTS as f32]);
+            }
+        }
+    }
+}
+
+/// Every way to write to a parameter, and to an input, which keeps its values.
+#[test]
+fn writes_to_what_outlives_a_run_need_no_output() {
+    type Write = for<'g> fn(
+        ggml_rs::Builder<'g>,
+        ggml_rs::Tensor<'g>,
+        ggml_rs::Tensor<'g>,
+    ) -> Result<ggml_rs::Tensor<'g>>;
+    let writes: [(&str, Write); 5] = [
+        ("cpy", |_, to, x| x.cpy(to)),
+        ("cpy into a view", |_, to, x| {
+            x.reshape([2, 2])?.cpy(to.reshape([2, 2])?)
+        }),
+        ("add_inplace", |_, to, x| to.add_inplace(x)),
+        ("set_rows", |g, to, x| {
+            let options = ggml_rs::RowIdsOptions::new(1).distinct();
+            let (ids, _) = g.row_ids_with("ids", [1], options)?;
+            to.reshape([4, 1])?.set_rows(x.reshape([4, 1])?, ids)
+        }),
+        ("set_inplace", |_, to, x| to.set_1d_inplace(x, 0)),
+    ];
+    for (name, write) in writes {
+        let [w, ..] = parameters();
+        for into_input in [false, true] {
+            w.zero().unwrap();
+            let (graph, (x, to, y)) = Graph::build(|g| {
+                let (x, x_in) = g.input("x", F32, [4])?;
+                let (to, to_in) = g.input("to", F32, [4])?;
+                let target = if into_input {
+                    to
+                } else {
+                    g.weight(&w)?.reshape([4])?
+                };
+                write(g, target, x)?;
+                // An output that the write has nothing to do with.
+                Ok((x_in, to_in, g.output("y", g.arange(0.0, 1.0, 1.0)?)?))
+            })
+            .unwrap();
+            let mut backend = backend();
+            let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+            assert_eq!(plan.needs(&to).unwrap(), into_input, "{name}");
+            plan.set_f32(&x, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+            if into_input {
+                plan.set_f32(&to, &[0.0; 4]).unwrap();
+            }
+            let ids = plan.run(&mut backend);
+            if name == "set_rows" {
+                // The ids are needed, and missing.
+                assert!(ids.unwrap_err().to_string().contains("`ids`"));
+                continue;
+            }
+            ids.unwrap();
+            assert_eq!(plan.read_f32(&y).unwrap(), [0.0]);
+            if !into_input {
+                assert_eq!(w.read_f32().unwrap(), [1.0, 2.0, 3.0, 4.0], "{name}");
+            }
+        }
+    }
+}
+
+/// A step runs where it was written: what was written before it has read the old weights, what comes after reads the new ones.
+#[test]
+fn a_step_that_is_no_output_keeps_its_place() {
+    let [w, ..] = parameters();
+    let (graph, (step, before, after)) = Graph::build(|g| {
+        let (step, step_in) = g.input("step", F32, [2])?;
+        let weights = g.param(&w)?;
+        let loss = weights.scale_bias(1.0, -1.0)?.sqr()?.sum()?;
+        let gradient = g.backward(loss)?.of(weights)?;
+        let before = weights.scale(1.0)?;
+        weights.opt_step_sgd(gradient, step)?;
+        let after = weights.scale(1.0)?;
+        // Declared the other way round.
+        let after = g.output("after", after)?;
+        Ok((step_in, g.output("before", before)?, after))
+    })
+    .unwrap();
+    let mut backend = backend();
+    let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+    plan.set_f32(&step, &[0.25, 0.0]).unwrap();
+    plan.run(&mut backend).unwrap();
+    assert_eq!(plan.read_f32(&before).unwrap(), [0.0; INPUTS]);
+    assert_eq!(plan.read_f32(&after).unwrap(), [0.5; INPUTS]);
+}

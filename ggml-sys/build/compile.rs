@@ -73,10 +73,13 @@ impl Job<'_> {
     /// A compiler for files of ggml's in the language that `standard` names.
     fn ggml(&self, standard: &str, flags: &[String]) -> cc::Build {
         let mut build = cpu::base_build(&self.settings.target, self.settings.parts, self.out_dir);
-        build
-            .std(standard)
-            .cpp(standard.starts_with("c++"))
-            .flags(flags);
+        let is_cpp = standard.starts_with("c++");
+        build.std(standard).cpp(is_cpp).flags(flags);
+        if is_cpp {
+            // Threads may compute while the process exits. The patches leave nothing for GCC and libstdc++ to destroy then;
+            // with other standard libraries a mutex has a destructor too. Clang has an option against all of it.
+            build.flag_if_supported("-fno-c++-static-destructors");
+        }
         build
     }
 

@@ -30,6 +30,8 @@ fn dispatches() {
 #[test]
 fn memory() {
     THIS.check(program("memory"));
+    let output = THIS.run(program("memory"), "METAL_SIM_BEHIND", "guard");
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
@@ -62,6 +64,11 @@ fn a_setting_that_is_not_understood_stops_every_dispatch() {
             "METAL_SIM_THREADS=0: expected 1 to 16",
         ),
         ("METAL_SIM_SEED", "x", "METAL_SIM_SEED=x: expected a number"),
+        (
+            "METAL_SIM_BEHIND",
+            "nothing",
+            "METAL_SIM_BEHIND=nothing: expected readable or guard",
+        ),
     ] {
         let output = THIS.run(program("scheduling"), name, value);
         let text = String::from_utf8_lossy(&output.stdout);

@@ -113,15 +113,23 @@ static struct ggml_tensor * sum_copies(struct ggml_context * ctx, struct ggml_te
         if (ne[d] == like->ne[d]) {
             continue;
         }
-        int64_t inner = like->ne[d];
-        for (int i = 0; i < d; ++i) {
+        int64_t n = ne[d]/like->ne[d];
+        // Neighbours of which one element is left are one dimension: a bias of [D] is summed over T and B of [D, T, B] at once.
+        int first = d;
+        while (first > 0 && like->ne[first] == 1 && like->ne[first - 1] == 1) {
+            --first;
+            n *= ne[first];
+            ne[first] = 1;
+        }
+        int64_t inner = like->ne[first];
+        for (int i = 0; i < first; ++i) {
             inner *= ne[i];
         }
         int64_t outer = 1;
         for (int i = d + 1; i < GGML_MAX_DIMS; ++i) {
             outer *= ne[i];
         }
-        t     = sum_middle(ctx, t, inner, ne[d]/like->ne[d], outer);
+        t     = sum_middle(ctx, t, inner, n, outer);
         ne[d] = like->ne[d];
     }
     return ggml_reshape_4d(ctx, t, like->ne[0], like->ne[1], like->ne[2], like->ne[3]);
@@ -430,11 +438,13 @@ static void mul_mat_rule(
         // The first operand of a product must not be transposed, and strides of 0 look like that. Those of a the forward has asserted.
         struct ggml_tensor * x = ggml_is_transposed(b) ? C(b) : b;
         struct ggml_tensor * y = g;            // [m, p, r2*q2, r3*q3]
+        // The matrices that share one of a follow each other: one product sums over their rows.
         const int64_t r2 = b->ne[2]/a->ne[2];
-        if (r2 > 1) {
-            // The r2 matrices that share one of a follow each other: one product sums over their rows.
-            x = ggml_reshape_4d(ctx, C(b), b->ne[0], b->ne[1]*r2, a->ne[2], b->ne[3]);
-            y = ggml_reshape_4d(ctx, g,    g->ne[0], g->ne[1]*r2, a->ne[2], g->ne[3]);
+        const int64_t r3 = a->ne[2] == 1 ? b->ne[3]/a->ne[3] : 1;
+        if (r2*r3 > 1) {
+            const int64_t rows = b->ne[1]*r2*r3;
+            x = ggml_reshape_4d(ctx, C(b), b->ne[0], rows, a->ne[2], b->ne[3]/r3);
+            y = ggml_reshape_4d(ctx, g,    g->ne[0], rows, a->ne[2], b->ne[3]/r3);
         }
         to[0] = ggml_out_prod(ctx, x, y);
         if (!ggml_are_same_shape(to[0], a)) {

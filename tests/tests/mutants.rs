@@ -433,6 +433,20 @@ fn kill_by_order(mutant: &Mutant) -> Result<String> {
     Ok(format!("{} in reversed order", kill(mutant, "reversed")?))
 }
 
+/// In which orders mutants are killed: in the first alone, unless a longer run is asked for.
+fn orders() -> &'static [&'static str] {
+    let all = std::env::var("GGML_RS_MUTANTS_ORDERS").is_ok_and(|orders| orders == "all");
+    match all {
+        true => &["ascending", "reversed", "random"],
+        false => &["ascending"],
+    }
+}
+
+fn kill_in_orders(mutant: &Mutant) -> Result<String> {
+    let killed = orders().iter().map(|order| kill(mutant, order));
+    Ok(killed.collect::<Result<Vec<_>>>()?.join("; "))
+}
+
 fn kill(mutant: &Mutant, order: &str) -> Result<String> {
     let run = mutant.run(order)?;
     ensure!(
@@ -470,7 +484,7 @@ fn main() -> ExitCode {
         .chain(
             MUTANTS
                 .iter()
-                .map(|mutant| trial(mutant.name, || kill(mutant, "ascending"))),
+                .map(|mutant| trial(mutant.name, || kill_in_orders(mutant))),
         )
         .chain(std::iter::once(trial(WITHOUT_BARRIER.name, || {
             kill_by_order(&WITHOUT_BARRIER)

@@ -19,7 +19,7 @@ pub use checked::{Checked, Sum};
 pub use table::Table;
 
 use ggml_rs::check::{GradientOptions, GradientReport, Subject, gradients_of};
-use ggml_rs::{BackwardOptions, Builder, DType, Device, Route};
+use ggml_rs::{BackwardOptions, Builder, DType, Device, Graph, Route};
 
 use crate::case::{Case, CaseGraph, Choices, Leaves};
 use crate::data::{Operand, OperandData};
@@ -36,6 +36,11 @@ const WORK: f64 = 1e8;
 
 /// The most elements of a case's operands: the evaluations keep some ten copies of each in f64, in every worker.
 const MOST_VALUES: usize = 1 << 25;
+
+/// The graphs of the gradients of a case's operands, one for each that has one.
+pub(crate) fn backwards(case: &dyn Case) -> Vec<Graph> {
+    operands::backwards(case)
+}
 
 /// Checks a case's gradients on a device. Fills in what `result` can say about the case and returns the outcome.
 pub(crate) fn judge(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ggml_rs::{DType, Graph};
+use ggml_rs::{DType, Graph, Tensor};
 
 use super::FLAT;
 use crate::case::{Case, Choices, Leaves};
@@ -144,6 +144,34 @@ fn within_range(case: &dyn Case, mut operands: Vec<Operand>) -> Vec<Operand> {
     operands
 }
 
+/// The graphs of the gradients of each operand that has one, with the case's own nodes that they need.
+pub(super) fn backwards(case: &dyn Case) -> Vec<Graph> {
+    let operands = case.operands();
+    let floats = operands.iter().enumerate();
+    let floats = floats.filter(|(_, operand)| is_trainable(operand));
+    // What has no gradient is `has`'s to name.
+    let graphs = floats.filter_map(|(place, _)| {
+        let operands = alone(&operands, place);
+        let built = Graph::build(|g| {
+            let (leaves, _) = Leaves::declare(g, &operands, Choices::default(), true)?;
+            let loss = floats_of(case.build(&leaves)?)?.sum()?;
+            let gradient = g.backward(loss)?.of(leaves[place])?;
+            g.output("gradient", gradient.cont()?)
+        });
+        built.ok()
+    });
+    graphs.map(|(graph, _)| graph).collect()
+}
+
+/// The result as a loss takes it.
+fn floats_of(result: Tensor<'_>) -> ggml_rs::Result<Tensor<'_>> {
+    match result.dtype() {
+        DType::F32 if result.is_contiguous() => Ok(result),
+        DType::F32 => result.cont(),
+        _ => result.cast(DType::F32),
+    }
+}
+
 fn has(case: &dyn Case, operands: Vec<Operand>, choices: Choices) -> ggml_rs::Result<Has> {
     match differentiate(case, &operands, choices) {
         Ok(()) => Ok(Has::Gradient),
@@ -159,13 +187,7 @@ fn has(case: &dyn Case, operands: Vec<Operand>, choices: Choices) -> ggml_rs::Re
 fn differentiate(case: &dyn Case, operands: &[Operand], choices: Choices) -> ggml_rs::Result<()> {
     Graph::build(|g| {
         let (leaves, _) = Leaves::declare(g, operands, choices, true)?;
-        let result = case.build(&leaves)?;
-        let result = match result.dtype() {
-            DType::F32 if result.is_contiguous() => result,
-            DType::F32 => result.cont()?,
-            _ => result.cast(DType::F32)?,
-        };
-        let loss = result.sum()?;
+        let loss = floats_of(case.build(&leaves)?)?.sum()?;
         g.backward(loss)?;
         g.output("loss", loss)
     })?;

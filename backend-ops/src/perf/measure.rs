@@ -123,7 +123,9 @@ pub(super) fn plan(
 ) -> ggml_rs::Result<Plan> {
     let mut plan = Plan::new(graph, backend, PlanOptions::default())?;
     for (input, data) in inputs.iter().zip(data) {
-        plan.set_bytes(input, data.bytes())?;
+        if plan.needs(input)? {
+            plan.set_bytes(input, data.bytes())?;
+        }
     }
     Ok(plan)
 }

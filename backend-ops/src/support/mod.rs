@@ -3,6 +3,7 @@
 //! As upstream, every case is a line or a row with yes or no. `--output markdown` prints docs/ops.md instead: a table of
 //! operations by device, made from the same answers.
 
+mod alone;
 mod table;
 
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use crate::case::{Case, CaseGraph, Choices};
 use crate::report::{ConsoleReport, DeviceInfo, Header, Report, Row};
 use crate::session::{Verdict, describe, skip_reason};
 
+pub use alone::{Alone, document};
 pub use table::{Answers, Support, Table};
 
 /// What to ask.

@@ -2,64 +2,21 @@
 
 use ggml_rs::sim::{Access, Address, Detector, Finding, Position};
 
-/// A fault that is known.
+/// A fault that is known: writes of one value to one place in threadgroup memory.
 struct Known {
-    /// What the kernels' names begin with; with a star what they begin with, and what follows somewhere behind.
+    /// What the kernels' names begin with.
     kernels: &'static [&'static str],
     /// The lines at which it is, of a file; `None`: anywhere in them.
     at: Option<(&'static str, &'static [u32])>,
     detector: Detector,
-    access: Access,
-    memory: Memory,
-    /// Whether the later write leaves the same bytes.
-    same_value: bool,
-}
-
-/// Which memory.
-enum Memory {
-    Threadgroup,
-    /// A tensor, or none.
-    Device,
-    /// The tensors that a kernel has by these indices.
-    Buffers(&'static [u32]),
-}
-
-impl Memory {
-    fn is(&self, address: &Address) -> bool {
-        let in_threadgroup = matches!(address, Address::Threadgroup(_) | Address::Array(_));
-        match (self, address) {
-            (Self::Threadgroup, _) => in_threadgroup,
-            (Self::Device, _) => !in_threadgroup,
-            (Self::Buffers(known), Address::Tensor { buffer, .. }) => {
-                buffer.is_some_and(|buffer| known.contains(&buffer))
-            }
-            (Self::Buffers(_), _) => false,
-        }
-    }
 }
 
 impl Known {
-    /// Reads of which nothing comes into the result.
-    const fn read(kernels: &'static [&'static str], detector: Detector, memory: Memory) -> Self {
-        Self {
-            kernels,
-            at: None,
-            detector,
-            access: Access::Read,
-            memory,
-            same_value: false,
-        }
-    }
-
-    /// Writes of one value to one place in threadgroup memory.
     const fn equal(kernels: &'static [&'static str], detector: Detector) -> Self {
         Self {
             kernels,
             at: None,
             detector,
-            access: Access::Write,
-            memory: Memory::Threadgroup,
-            same_value: true,
         }
     }
 
@@ -73,11 +30,12 @@ impl Known {
 
     fn is(&self, finding: &Finding) -> bool {
         let kernel = &finding.kernel;
-        self.kernels.iter().any(|known| is_named(kernel, known))
+        let in_threadgroup = matches!(finding.address, Address::Threadgroup(_) | Address::Array(_));
+        self.kernels.iter().any(|known| kernel.starts_with(known))
             && finding.detector == self.detector
-            && finding.site.access == self.access
-            && finding.same_value == self.same_value
-            && self.memory.is(&finding.address)
+            && finding.site.access == Access::Write
+            && finding.same_value
+            && in_threadgroup
             && self.is_there(&finding.site.position)
     }
 
@@ -92,34 +50,7 @@ impl Known {
     }
 }
 
-fn is_named(kernel: &str, known: &str) -> bool {
-    match known.split_once('*') {
-        None => kernel.starts_with(known),
-        Some((begin, part)) => {
-            let rest = kernel.strip_prefix(begin);
-            rest.is_some_and(|rest| rest.contains(part))
-        }
-    }
-}
-
-/// Flash attention of heads that are no whole number of 8x8 blocks for each simdgroup.
-const RAGGED_HEADS: &[&str] = &[
-    "kernel_flash_attn_ext_*_dk40_dv40",
-    "kernel_flash_attn_ext_*_dk48_dv48",
-    "kernel_flash_attn_ext_*_dk72_dv72",
-    "kernel_flash_attn_ext_*_dk80_dv80",
-    "kernel_flash_attn_ext_*_dk96_dv96",
-    "kernel_flash_attn_ext_*_dk112_dv112",
-];
-/// V's elements, and what is behind the result: the padded copies of K, V and mask.
-const V: Memory = Memory::Buffers(&[3]);
-const PADDED: Memory = Memory::Buffers(&[7]);
-/// Where a simdgroup loads their blocks.
-const LOADS: &[u32] = &[492, 493, 514, 515, 516, 517];
-
-const KNOWN: [Known; 7] = [
-    // Reads from behind a tensor.
-    Known::read(&["kernel_mul_mv_"], Detector::OutOfBounds, Memory::Device),
+const KNOWN: [Known; 2] = [
     Known::equal(
         &[
             "kernel_mul_mv_iq4_nl_",
@@ -131,18 +62,6 @@ const KNOWN: [Known; 7] = [
         ],
         Detector::RaceInThreadgroup,
     ),
-    // K and V.
-    Known::read(
-        &["kernel_flash_attn_ext_pad"],
-        Detector::OutOfBounds,
-        Memory::Buffers(&[1, 2]),
-    )
-    .at("fa_aux.metal", &[95, 98]),
-    Known::read(RAGGED_HEADS, Detector::OutOfBounds, V).at("fa_common.metal", LOADS),
-    // Sums behind the last.
-    Known::read(RAGGED_HEADS, Detector::Uninitialised, Memory::Threadgroup)
-        .at("fa_common.metal", &[472]),
-    Known::read(RAGGED_HEADS, Detector::Uninitialised, PADDED).at("fa_common.metal", LOADS),
     Known::equal(&["kernel_flash_attn_ext_vec_"], Detector::RaceInSimdgroup)
         .at("fa_vec_common.metal", &[135, 141]),
 ];
@@ -158,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// A read behind `a` by a mat-vec kernel, which is known.
+    /// A read behind `a` by a mat-vec kernel.
     fn behind() -> Finding {
         Finding {
             detector: Detector::OutOfBounds,
@@ -183,41 +102,46 @@ mod tests {
         }
     }
 
+    /// A table that each simdgroup of a mat-vec kernel copies, which is known.
+    fn table() -> Finding {
+        let mut finding = behind();
+        finding.kernel = "kernel_mul_mv_iq4_nl_f32".to_owned();
+        finding.detector = Detector::RaceInThreadgroup;
+        finding.site.access = Access::Write;
+        finding.address = Address::Threadgroup(0);
+        finding.same_value = true;
+        finding
+    }
+
     #[test]
     fn only_what_is_listed_is_known() {
-        assert!(is_known(&behind()));
+        assert!(!is_known(&behind()));
+        assert!(is_known(&table()));
         let others: [fn(&mut Finding); 6] = [
-            |finding| finding.kernel = "kernel_mul_mm_q4_0_f32".to_owned(),
-            |finding| finding.site.access = Access::Write,
-            |finding| finding.address = Address::Threadgroup(0),
+            |finding| finding.kernel = "kernel_mul_mv_q4_0_f32".to_owned(),
+            |finding| finding.site.access = Access::Read,
+            |finding| finding.address = behind().address,
             |finding| finding.detector = Detector::Uninitialised,
             |finding| finding.detector = Detector::RaceOfDispatches,
-            |finding| finding.same_value = true,
+            |finding| finding.same_value = false,
         ];
         for (at, change) in others.into_iter().enumerate() {
-            let mut finding = behind();
+            let mut finding = table();
             change(&mut finding);
             assert!(!is_known(&finding), "change {at}: {finding}");
         }
     }
 
-    /// A read of V by flash attention with heads of 40, from behind V.
-    fn of_attention() -> Finding {
-        Finding {
-            kernel: "kernel_flash_attn_ext_f16_dk40_dv40".to_owned(),
-            site: Site {
-                position: Position::Line {
-                    file: "fa_common.metal".to_owned(),
-                    line: 492,
-                },
-                ..behind().site
-            },
-            address: Address::Tensor {
-                name: "v".to_owned(),
-                buffer: Some(3),
-            },
-            ..behind()
-        }
+    /// Lanes that clear the same place, which is known.
+    fn cleared() -> Finding {
+        let mut finding = table();
+        finding.kernel = "kernel_flash_attn_ext_vec_f16_dk64_dv64".to_owned();
+        finding.detector = Detector::RaceInSimdgroup;
+        finding.site.position = Position::Line {
+            file: "fa_vec_common.metal".to_owned(),
+            line: 135,
+        };
+        finding
     }
 
     #[test]
@@ -228,41 +152,19 @@ mod tests {
                 line,
             };
         }
-        assert!(is_known(&of_attention()));
-        let others: [fn(&mut Finding); 7] = [
+        assert!(is_known(&cleared()));
+        let others: [fn(&mut Finding); 6] = [
             |finding| finding.kernel = "kernel_flash_attn_ext_f16_dk64_dv64".to_owned(),
-            |finding| finding.kernel = "kernel_flash_attn_ext_vec_f16_dk64_dv64".to_owned(),
-            |finding| at(finding, "fa_common.metal", 380),
-            |finding| at(finding, "fa_vec_common.metal", 492),
+            |finding| at(finding, "fa_vec_common.metal", 136),
+            |finding| at(finding, "fa_common.metal", 135),
             |finding| finding.site.position = Position::Offset(0),
-            |finding| {
-                // K.
-                finding.address = Address::Tensor {
-                    name: "k".to_owned(),
-                    buffer: Some(2),
-                };
-            },
-            |finding| finding.address = Address::Elsewhere,
+            |finding| finding.site.access = Access::Read,
+            |finding| finding.same_value = false,
         ];
         for (at, change) in others.into_iter().enumerate() {
-            let mut finding = of_attention();
+            let mut finding = cleared();
             change(&mut finding);
             assert!(!is_known(&finding), "change {at}: {finding}");
         }
-    }
-
-    #[test]
-    fn a_race_is_known_only_where_it_writes_the_same_bytes() {
-        let race = |same_value| {
-            let mut finding = behind();
-            finding.kernel = "kernel_mul_mv_iq4_nl_f32".to_owned();
-            finding.detector = Detector::RaceInThreadgroup;
-            finding.site.access = Access::Write;
-            finding.address = Address::Threadgroup(0);
-            finding.same_value = same_value;
-            finding
-        };
-        assert!(is_known(&race(true)));
-        assert!(!is_known(&race(false)));
     }
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use ggml_rs::files::gguf::Gguf;
+use ggml_rs::files::gguf::{Gguf, ReadOptions};
 
 /// Shows what is in a GGUF file. Only its header is read, whatever the file's size.
 #[derive(Debug, Parser)]
@@ -40,6 +40,10 @@ struct Arguments {
         hide_default_value = true
     )]
     filter: String,
+
+    /// The most memory for the value of one key, in MiB; a larger one is an error.
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    max_value: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,7 +97,12 @@ impl Display for Failure {
 }
 
 fn run(arguments: &Arguments, to: &mut impl Write) -> Result<(), Failure> {
-    let file = Gguf::open(&arguments.file).map_err(Failure::File)?;
+    let bytes = arguments.max_value.saturating_mul(1 << 20);
+    let usual = ReadOptions::default();
+    let options = usual
+        .max_value_bytes(bytes)
+        .max_metadata_bytes(bytes.max(usual.max_metadata_bytes));
+    let file = Gguf::open_with(&arguments.file, options).map_err(Failure::File)?;
     let header = file.header();
     let shown = match arguments.output {
         Output::Table => table::write(header, &arguments.filter, arguments.values, to),

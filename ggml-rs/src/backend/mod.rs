@@ -3,7 +3,9 @@
 mod cancel;
 pub(crate) mod scheduler;
 mod threads;
+mod turn;
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::ptr::{NonNull, null};
@@ -16,12 +18,14 @@ pub use scheduler::{Executor, Fallback, Scheduler};
 pub use threads::{Priority, ThreadPool, ThreadPoolOptions};
 
 use cancel::Watching;
+use turn::Turn;
 
 use crate::device::{Device, DeviceKind};
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::Context;
 use crate::guard;
 use crate::logging;
+use crate::trace::{Dispatch, Recorder};
 
 /// A stream of work on a device.
 ///
@@ -58,6 +62,7 @@ impl Backend {
     /// [`Error::Device`] when the device refuses.
     #[doc(alias = "ggml_backend_dev_init")]
     pub fn new(device: Device) -> Result<Self> {
+        let _lines = logging::hold();
         let mut backend = Self {
             ptr: open(device)?,
             device,
@@ -86,14 +91,10 @@ impl Backend {
     #[doc(alias = "ggml_backend_set_n_threads")]
     #[track_caller]
     pub fn set_threads(&mut self, threads: usize) -> Result<()> {
+        let call = Call::new("Backend::set_threads");
         let most = sys::GGML_MAX_N_THREADS as usize;
         if threads == 0 || threads > most {
-            let detail = format!("{threads} threads; ggml takes 1 to {most}");
-            return Err(Error::Param(OpError::new(
-                "Backend::set_threads",
-                detail,
-                Vec::new(),
-            )));
+            return Err(call.param(format!("{threads} threads; ggml takes 1 to {most}")));
         }
         self.leave_pool()?;
         self.tell_threads(threads);
@@ -206,6 +207,11 @@ impl Backend {
         Ok(())
     }
 
+    /// Which pool it computes with, where it is known before a run: one that others may have too.
+    pub(crate) fn pool(&self) -> Option<usize> {
+        self.pool.as_ref().map(ThreadPool::id)
+    }
+
     /// How many threads of the CPU compute.
     pub(crate) fn threads(&self) -> usize {
         self.threads
@@ -216,7 +222,7 @@ impl Backend {
         self.poisoned.is_some()
     }
 
-    /// Runs a graph to its end.
+    /// Runs a graph to its end, and adds what was dispatched for it to `trace`.
     ///
     /// # Safety
     /// The graph must be alive, every tensor of it allocated in this device's buffers, and every node
@@ -224,11 +230,12 @@ impl Backend {
     ///
     /// # Errors
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards; [`Error::Cancelled`];
-    /// [`Error::Device`] when the system refuses a thread.
+    /// [`Error::Device`] when the system refuses a thread, and for a shared pool that computes a run that this one is inside of.
     pub(crate) unsafe fn compute(
         &mut self,
         graph: NonNull<sys::ggml_cgraph>,
         cancel: Option<&Cancel>,
+        trace: Option<&RefCell<Vec<Dispatch>>>,
     ) -> Result<()> {
         if let Some(cause) = &self.poisoned {
             return Err(Error::Poisoned {
@@ -238,20 +245,39 @@ impl Backend {
         }
         self.ensure_pool()?;
         let pool = self.pool.clone();
-        let _turn = pool.as_ref().map(ThreadPool::turn);
+        let _pools_turn = match &pool {
+            Some(pool) => Some(pool.turn()?),
+            None => None,
+        };
+        let recorder = trace.and_then(|trace| Some((trace, Recorder::of(self.device)?)));
+        let _devices_turn = Turn::of(self.device, recorder.is_some());
         if cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
         let _watching = cancel.and_then(|cancel| Watching::start(self, cancel));
         Fault::clear(self.device);
         // SAFETY: the caller vouches for the graph.
-        let status = unsafe { sys::ggml_backend_graph_compute(self.ptr.as_ptr(), graph.as_ptr()) };
-        let status = if status == sys::GGML_STATUS_SUCCESS {
-            self.late_status()
-        } else {
-            status
+        let compute = || unsafe { self.status_of(graph) };
+        let status = match recorder {
+            None => compute(),
+            Some((trace, recorder)) => {
+                let (status, dispatches) = recorder.record(compute);
+                trace.borrow_mut().extend(dispatches);
+                status
+            }
         };
         self.outcome(status)
+    }
+
+    /// # Safety
+    /// As [`Backend::compute`].
+    unsafe fn status_of(&self, graph: NonNull<sys::ggml_cgraph>) -> sys::ggml_status {
+        // SAFETY: the caller vouches for the graph.
+        let status = unsafe { sys::ggml_backend_graph_compute(self.ptr.as_ptr(), graph.as_ptr()) };
+        match status {
+            sys::GGML_STATUS_SUCCESS => self.late_status(),
+            failed => failed,
+        }
     }
 
     /// Metal notices a failed command buffer while it waits, after the status was decided, and reports it
@@ -382,7 +408,7 @@ mod tests {
         assert!(backend.is_poisoned());
         let probe = backend.probe.cgraph;
         // SAFETY: the probe is alive and has no nodes.
-        let error = unsafe { backend.compute(probe, None) }.unwrap_err();
+        let error = unsafe { backend.compute(probe, None, None) }.unwrap_err();
         assert!(
             matches!(&error, Error::Poisoned { cause, .. } if cause.contains("failed")),
             "{error}"

@@ -5,7 +5,7 @@ use std::slice;
 
 use super::Backend;
 use crate::device::Device;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Result};
 
 /// What a plan does with a node that the first backend does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,7 +13,7 @@ pub enum Fallback {
     /// It goes to the first of the other backends that runs it. [`Plan::assigned`](crate::Plan::assigned) tells which did.
     #[default]
     Allow,
-    /// It is [`Error::Unsupported`].
+    /// It is [`Error::Unsupported`](crate::Error::Unsupported).
     Forbid,
 }
 
@@ -45,15 +45,13 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// # Errors
-    /// [`Error::Param`] for no backend, for more than 16, and for two on one device.
+    /// [`Error::Param`](crate::Error::Param) for no backend, for more than 16, and for two on one device.
     #[doc(alias = "ggml_backend_sched_new")]
     #[track_caller]
     pub fn new(backends: impl IntoIterator<Item = Backend>) -> Result<Self> {
         let backends: Vec<_> = backends.into_iter().collect();
-        let refuse = |detail: String| {
-            let call = "Scheduler::new";
-            Err(Error::Param(OpError::new(call, detail, Vec::new())))
-        };
+        let call = Call::new("Scheduler::new");
+        let refuse = |detail: String| Err(call.param(detail));
         if backends.is_empty() || backends.len() > MOST {
             return refuse(format!(
                 "{} backends; 1 to {MOST} can be scheduled",
@@ -78,7 +76,7 @@ impl Scheduler {
     /// [`Device::best`], and the CPU after it where that is another device. Never a simulated device.
     ///
     /// # Errors
-    /// [`Error::Device`] when a device refuses.
+    /// [`Error::Device`](crate::Error::Device) when a device refuses.
     pub fn best() -> Result<Self> {
         let (best, cpu) = (Device::best()?, Device::cpu()?);
         let others = (best != cpu).then_some(cpu);

@@ -3,14 +3,14 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
 use ggml_sys as sys;
 
 use crate::device::Device;
-use crate::error::{Error, OpError, Result};
-use crate::guard;
+use crate::error::{Call, Error, Result};
+use crate::{guard, inside};
 
 /// How urgent a pool's threads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,8 +68,8 @@ const MOST_POLLING: u32 = 100;
 /// Threads that several CPU backends share.
 ///
 /// A pool computes one graph at a time: backends that share it take turns. Each backend keeps the pool alive; its threads
-/// end with the last handle. Do not run a plan on the same pool from inside a custom op: it would wait for the run that it
-/// is part of.
+/// end with the last handle. A closure of a custom op cannot run a plan on the pool that its own run computes with: that is
+/// [`Error::Device`].
 ///
 /// ```
 /// use ggml_rs::{Device, ThreadPool, ThreadPoolOptions};
@@ -107,11 +107,12 @@ impl ThreadPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`Error::Param`] for settings that are out of range; [`Error::Device`] when the system refuses a thread.
+    /// [`Error::Param`] for settings that are out of range; [`Error::Device`] when the system refuses a thread. Those that it
+    /// gave have ended then.
     #[doc(alias = "ggml_threadpool_new")]
     #[track_caller]
     pub fn new(options: ThreadPoolOptions) -> Result<Self> {
-        check(&options)?;
+        check(Call::new("ThreadPool::new"), &options)?;
         let device = Device::cpu()?;
         let threads = options.threads;
         // SAFETY: the name and signature are those of ggml-cpu.h.
@@ -120,19 +121,17 @@ impl ThreadPool {
         // ggml gives the thread that makes a pool the pool's priority and CPUs. Let that be one that ends here.
         let maker = thread::Builder::new().spawn(move || {
             let mut params = params(&options);
-            // A thread that the system refuses is an assertion.
             // SAFETY: `params` is alive.
             let pool = guard::call("ggml_threadpool_new", || unsafe { new(&mut params) });
             pool.map(|pool| pool as usize)
         });
-        let made = maker.map_err(|error| refused(error.to_string()))?.join();
-        let address = match made {
-            Ok(Ok(address)) => address,
-            Ok(Err(error)) => return Err(refused(error.to_string())),
+        let maker = maker.map_err(|error| no_thread(threads, &format!(" ({error})")))?;
+        let address = match maker.join() {
+            Ok(address) => address?,
             Err(_) => return Err(refused("the thread that makes it panicked")),
         };
         let ptr = NonNull::new(address as *mut sys::ggml_threadpool)
-            .ok_or_else(|| refused("no pool was made"))?;
+            .ok_or_else(|| no_thread(threads, ""))?;
         Ok(Self(Arc::new(Pool {
             ptr,
             device,
@@ -150,10 +149,37 @@ impl ThreadPool {
         self.0.ptr.as_ptr()
     }
 
-    /// Waits until no other backend computes with the pool.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    /// Which one it is.
+    pub(super) fn id(&self) -> usize {
+        self.0.ptr.as_ptr() as usize
+    }
+
+    /// Waits until no other backend computes with the pool; inside of a run it does not.
+    ///
+    /// # Errors
+    /// [`Error::Device`] inside of a run, where the pool computes.
+    pub(super) fn turn(&self) -> Result<MutexGuard<'_, ()>> {
         // The lock protects no data of Rust's, so a panic under it leaves nothing behind.
-        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        let Some(around) = inside::run() else {
+            return Ok(self.0.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        };
+        let remedy = "give the backend that the closure uses threads of its own";
+        if around.computes_with(self.id()) {
+            let detail = format!(
+                "the run whose closure asks for it computes with the same threads: {remedy}"
+            );
+            return Err(Error::device(COMPUTE, detail));
+        }
+        match self.0.turn.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                let detail = format!(
+                    "another thread computes with it, and a closure of a custom op does not wait: try again, or {remedy}"
+                );
+                Err(Error::device(COMPUTE, detail))
+            }
+        }
     }
 }
 
@@ -177,16 +203,22 @@ impl Drop for Pool {
     }
 }
 
+const COMPUTE: &str = "compute with a shared thread pool";
+
 fn refused(detail: impl Into<String>) -> Error {
     Error::device("start a thread pool", detail)
 }
 
-#[track_caller]
-fn check(options: &ThreadPoolOptions) -> Result<()> {
-    let refuse = |detail: String| {
-        let call = "ThreadPool::new";
-        Err(Error::Param(OpError::new(call, detail, Vec::new())))
-    };
+/// The error of a pool of so many threads, one of which the system refused.
+fn no_thread(threads: usize, why: &str) -> Error {
+    refused(format!(
+        "the system refused one of the {threads} threads that were wanted{why}: ask for fewer, or raise the process's limits of \
+         threads and memory"
+    ))
+}
+
+fn check(call: Call, options: &ThreadPoolOptions) -> Result<()> {
+    let refuse = |detail: String| Err(call.param(detail));
     if options.threads == 0 || options.threads > MOST {
         return refuse(format!(
             "{} threads; ggml takes 1 to {MOST}",

@@ -1,6 +1,6 @@
 //! The comparison that upstream's test-backend-ops makes, against a reference in double precision.
 
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Result};
 
 /// The normalised mean squared error: sum((r-g)^2) / sum(r^2), over a reference r and a result g.
 ///
@@ -68,16 +68,17 @@ pub enum Mismatch {
 /// single precision is infinite in the result.
 ///
 /// # Errors
-/// [`Error::Shape`] when the lengths differ.
+/// [`Error::Shape`](crate::Error::Shape) when the lengths differ.
 #[track_caller]
 pub fn compare(reference: &[f64], got: &[f32]) -> Result<Comparison> {
+    let call = Call::new("compare");
     if reference.len() != got.len() {
         let detail = format!(
             "the reference has {} elements, the result {}",
             reference.len(),
             got.len()
         );
-        return Err(Error::Shape(OpError::new("compare", detail, Vec::new())));
+        return Err(call.shape(detail));
     }
     let mut sums = Sums::default();
     for (index, (&reference, &got)) in reference.iter().zip(got).enumerate() {

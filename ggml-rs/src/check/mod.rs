@@ -6,6 +6,8 @@ mod gradients;
 pub mod reference;
 
 pub use compare::{Comparison, Difference, Mismatch, compare, nmse};
+#[doc(hidden)]
+pub use evaluate::Site;
 pub use evaluate::{Interpreter, evaluate};
 pub use gradients::{
     Data, Deviation, GradientOptions, GradientReport, Inputs, Subject, differentiable_ops,

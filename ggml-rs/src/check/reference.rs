@@ -3,10 +3,8 @@
 //! These are written for trust first: every sum runs over k in ascending order in `f64`, and the product
 //! of two `f32` values is exact there.
 
-use std::num::NonZero;
-use std::thread;
-
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Result};
+use crate::tasks;
 
 /// Values with a shape and strides, both in ne order and in elements.
 ///
@@ -28,24 +26,29 @@ impl<'a> Values<'a> {
     /// Values that lie one after the other.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `data` is shorter than `ne` says.
+    /// [`Error::Shape`](crate::Error::Shape) when `data` is shorter than `ne` says.
     #[track_caller]
     pub fn contiguous(data: &'a [f32], ne: [usize; 4]) -> Result<Self> {
+        let call = Call::new("Values::contiguous");
         let stride = [
             1,
             ne[0],
             ne[0].saturating_mul(ne[1]),
             ne[0].saturating_mul(ne[1]).saturating_mul(ne[2]),
         ];
-        Self::strided(data, ne, stride)
+        Self::within(call, data, ne, stride)
     }
 
     /// Values with a stride per dimension, in elements.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `data` does not reach to the last element.
+    /// [`Error::Shape`](crate::Error::Shape) when `data` does not reach to the last element.
     #[track_caller]
     pub fn strided(data: &'a [f32], ne: [usize; 4], stride: [usize; 4]) -> Result<Self> {
+        Self::within(Call::new("Values::strided"), data, ne, stride)
+    }
+
+    fn within(call: Call, data: &'a [f32], ne: [usize; 4], stride: [usize; 4]) -> Result<Self> {
         let last = ne
             .iter()
             .zip(&stride)
@@ -57,7 +60,7 @@ impl<'a> Values<'a> {
                 "{ne:?} with strides {stride:?} does not lie within {} values",
                 data.len()
             );
-            return Err(Error::Shape(OpError::new("values", detail, Vec::new())));
+            return Err(call.shape(detail));
         }
         Ok(Self { data, ne, stride })
     }
@@ -86,19 +89,16 @@ impl<'a> Values<'a> {
 /// [m, n, b2, b3], contiguous. The formula is that of ggml's CPU backend.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit.
+/// [`Error::Shape`](crate::Error::Shape) when the shapes do not fit.
 #[track_caller]
 pub fn out_prod(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
+    let call = Call::new("reference::out_prod");
     let (ma, mb) = (a.ne, b.ne);
     if ma[1] != mb[1] || !mb[2].is_multiple_of(ma[2]) || !mb[3].is_multiple_of(ma[3]) {
         let detail = format!(
             "a {ma:?} and b {mb:?}: ne[1] must agree and ne[2], ne[3] of b be multiples of a's"
         );
-        return Err(Error::Shape(OpError::new(
-            "reference::out_prod",
-            detail,
-            Vec::new(),
-        )));
+        return Err(call.shape(detail));
     }
     Ok(product(a, b))
 }
@@ -108,19 +108,16 @@ pub fn out_prod(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
 /// `a` is [k, m, a2, a3], `b` is [k, n, b2, b3]; the result is [m, n, b2, b3], contiguous.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit.
+/// [`Error::Shape`](crate::Error::Shape) when the shapes do not fit.
 #[track_caller]
 pub fn mul_mat(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
+    let call = Call::new("reference::mul_mat");
     let (ma, mb) = (a.ne, b.ne);
     if ma[0] != mb[0] || !mb[2].is_multiple_of(ma[2]) || !mb[3].is_multiple_of(ma[3]) {
         let detail = format!(
             "a {ma:?} and b {mb:?}: ne[0] must agree and ne[2], ne[3] of b be multiples of a's"
         );
-        return Err(Error::Shape(OpError::new(
-            "reference::mul_mat",
-            detail,
-            Vec::new(),
-        )));
+        return Err(call.shape(detail));
     }
     Ok(product(a.transposed(), b.transposed()))
 }
@@ -140,10 +137,10 @@ pub fn mul_mat(a: Values<'_>, b: Values<'_>) -> Result<Vec<f64>> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Param`] for an id that is not below the number of experts.
+/// [`Error::Shape`](crate::Error::Shape) when the shapes do not fit; [`Error::Param`](crate::Error::Param) for an id that is not below the number of experts.
 #[track_caller]
 pub fn mul_mat_id(a: Values<'_>, b: Values<'_>, ids: &[i32]) -> Result<Vec<f64>> {
-    const CALL: &str = "reference::mul_mat_id";
+    let call = Call::new("reference::mul_mat_id");
     let (ma, mb) = (a.ne, b.ne);
     let [_, r, tokens, _] = mb;
     let used = ids.len() / tokens;
@@ -153,14 +150,14 @@ pub fn mul_mat_id(a: Values<'_>, b: Values<'_>, ids: &[i32]) -> Result<Vec<f64>>
             "a {ma:?}, b {mb:?} and {} ids: ne[0] must agree, ne[3] be 1, and the ids of each token a multiple of ne[1] of b",
             ids.len()
         );
-        return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+        return Err(call.shape(detail));
     }
     let mut out = Vec::with_capacity(ma[1] * ids.len());
     for (place, &id) in ids.iter().enumerate() {
         let expert = usize::try_from(id).ok().filter(|&expert| expert < ma[2]);
         let Some(expert) = expert else {
             let detail = format!("id {place} names expert {id} of {}", ma[2]);
-            return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
+            return Err(call.param(detail));
         };
         let (token, slot) = (place / used, place % used);
         let from = b.row(slot % r, token, 0);
@@ -190,15 +187,16 @@ const ROWS: usize = 512;
 fn product(a: Values<'_>, b: Values<'_>) -> Vec<f64> {
     let (m, columns) = (a.ne[0], b.ne[0] * b.ne[2] * b.ne[3]);
     let mut out = vec![0.0; m * columns];
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = tasks::threads();
     let share = columns
         .div_ceil(threads)
         .next_multiple_of(COLUMNS.min(columns));
-    thread::scope(|scope| {
-        for (t, part) in out.chunks_mut(share * m).enumerate() {
-            scope.spawn(move || product_columns(a, b, t * share, part));
-        }
+    let parts = out.chunks_mut(share * m).enumerate();
+    let shared = tasks::share(parts.len(), parts, |(t, part)| {
+        product_columns(a, b, t * share, part);
+        Ok(())
     });
+    debug_assert!(shared.is_ok(), "no part fails");
     out
 }
 
@@ -251,6 +249,7 @@ fn load(a: Values<'_>, from: usize, row: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     /// Small integers, whose products and sums are exact in any order.
     fn integers(len: usize, seed: usize) -> Vec<f32> {

@@ -80,6 +80,18 @@ pub enum Fault {
         /// Bytes that are left.
         left: u64,
     },
+    /// A value of metadata would take more memory than the reader may use.
+    #[error(
+        "the value takes {bytes} bytes of memory or more; {most} are allowed (ReadOptions::{limit} sets the limit)"
+    )]
+    TooLarge {
+        /// Bytes of memory that are needed at least.
+        bytes: usize,
+        /// Bytes that are allowed.
+        most: usize,
+        /// The field of [`ReadOptions`](super::gguf::ReadOptions) that allows them.
+        limit: &'static str,
+    },
     /// A name or a text is not UTF-8.
     #[error("not UTF-8 at byte {at} of the text")]
     Utf8 {
@@ -162,7 +174,7 @@ pub enum Fault {
     #[error("the sizes overflow")]
     Overflow,
     /// A value is there and has another type.
-    #[error("is {found}, not {wanted}")]
+    #[error("is {found}, not {wanted}{}", in_rust(.found))]
     WrongType {
         /// The type that it has.
         found: String,
@@ -184,6 +196,15 @@ pub enum Fault {
     /// The header of a safetensors file is not what it must be.
     #[error("{}", message(.0))]
     Json(String),
+}
+
+/// The type of Rust of a value's type, where it has another name.
+fn in_rust(found: &str) -> String {
+    let rust = super::gguf::rust_type(found);
+    match rust == found {
+        true => String::new(),
+        false => format!(" (`{rust}` in Rust)"),
+    }
 }
 
 impl FileError {

@@ -94,11 +94,7 @@ pub(crate) fn check_places(
 /// # Errors
 /// What is wrong with them.
 pub(crate) fn sizes(dtype: DType, dims: &[usize]) -> std::result::Result<(Shape, usize), String> {
-    let shape = Shape::new(dims);
-    let sizes = shape.and_then(|shape| Ok((shape, shape.bytes(dtype)?)));
-    sizes.map_err(|error| match error {
-        // Without the place in our own source, which says nothing about the file.
-        Error::Shape(error) => error.detail,
-        other => other.to_string(),
-    })
+    let shape = Shape::checked(dims);
+    let sizes = shape.and_then(|shape| Ok((shape, shape.checked_bytes(dtype)?)));
+    sizes.map_err(|refused| refused.detail().to_owned())
 }

@@ -5,13 +5,14 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::dtype::DType;
+use crate::error::{Call, Error, Moved, Result};
 use crate::files::error::{Fault, FileError, Place, with_path};
 use crate::files::info::TensorInfo;
 use crate::files::source::read_at;
 use crate::memory::reserve;
 use crate::params::Params;
-use crate::quantize::dequantize;
+use crate::quantize::{check_dequantize, dequantize_checked, read_by};
 
 /// A header that was checked: the tensors of a file, and where their values begin.
 pub(crate) trait Index {
@@ -92,28 +93,75 @@ impl<R: Read + Seek> Values<R> {
     ///
     /// # Errors
     /// As [`Values::read_into`], and [`Error::DType`] for a type that does not convert.
-    #[track_caller]
-    pub fn read_f32(&mut self, index: &impl Index, name: &str) -> Result<Vec<f32>> {
+    pub fn read_f32(&mut self, call: Call, index: &impl Index, name: &str) -> Result<Vec<f32>> {
         let info = index.tensor(name).map_err(|error| self.named(error))?;
-        dequantize(info.dtype, &self.read_bytes(index, name)?)
+        check_dequantize(info.dtype, info.bytes).map_err(|refused| {
+            call.dtype(format!("{}: {}", self.tensor(name), refused.detail()))
+        })?;
+        dequantize_checked(info.dtype, &self.read_bytes(index, name)?)
+    }
+
+    /// A tensor's values, which are of this integer type.
+    ///
+    /// # Errors
+    /// As [`Values::read_into`], and [`Error::DType`] for another type.
+    pub fn read_integers<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+        &mut self,
+        call: Call,
+        index: &impl Index,
+        name: &str,
+        dtype: DType,
+    ) -> Result<Vec<T>> {
+        let info = index.tensor(name).map_err(|error| self.named(error))?;
+        if info.dtype != dtype {
+            let (tensor, has) = (self.tensor(name), info.dtype);
+            return Err(call.dtype(format!("{tensor}: {has} values: {}", read_by(has))));
+        }
+        Ok(bytemuck::pod_collect_to_vec(&self.read_bytes(index, name)?))
+    }
+
+    /// The file as errors name it.
+    fn file(&self) -> String {
+        match &self.path {
+            Some(path) => path.display().to_string(),
+            None => "the file".to_owned(),
+        }
+    }
+
+    fn tensor(&self, name: &str) -> String {
+        match &self.path {
+            Some(path) => format!("tensor `{name}` of {}", path.display()),
+            None => format!("tensor `{name}`"),
+        }
     }
 
     /// Parameters on a device, from the tensors that are wanted.
     ///
     /// # Errors
     /// As `ParamsBuilder::allocate`, and [`Error::File`] when reading fails.
-    #[track_caller]
     pub fn load_where(
         &mut self,
+        call: Call,
         index: &impl Index,
         device: Device,
         mut wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
+        let all = index.tensors();
         let mut builder = Params::builder();
-        for info in index.tensors().iter().filter(|info| wanted(info)) {
-            builder = builder.tensor(&info.name, info.dtype, info.shape)?;
+        for info in all.iter().filter(|info| wanted(info)) {
+            let listed = builder.tensor(&info.name, info.dtype, info.shape);
+            builder = listed.moved_to(call.at)?;
         }
-        let params = builder.allocate(device)?;
+        if builder.is_empty() {
+            let file = self.file();
+            return Err(call.param(match all.len() {
+                0 => format!("{file} has no tensors, so there is nothing to load"),
+                n => {
+                    format!("none of the {n} tensors of {file} is wanted: the closure refused each")
+                }
+            }));
+        }
+        let params = builder.allocate(device).moved_to(call.at)?;
         self.load_into(index, &params)?;
         Ok(params)
     }

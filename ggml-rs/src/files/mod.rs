@@ -35,5 +35,6 @@ mod info;
 mod load;
 mod source;
 
+pub(crate) use error::with_path;
 pub use error::{Fault, FileError, Place};
 pub use info::TensorInfo;

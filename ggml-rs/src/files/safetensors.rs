@@ -33,7 +33,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Call, Result};
 use crate::files::error::{Fault, FileError};
 use crate::files::info::{TensorInfo, check_places, sizes};
 use crate::files::load::{Index, Values};
@@ -123,7 +123,30 @@ impl<R: Read + Seek> SafeTensors<R> {
     /// As [`SafeTensors::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32: integers and f64.
     #[track_caller]
     pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
-        self.values.read_f32(&self.header, name)
+        let call = Call::new("SafeTensors::read_f32");
+        self.values.read_f32(call, &self.header, name)
+    }
+
+    /// The values of an I32 tensor.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::read_bytes`], and [`Error::DType`](crate::Error::DType) for another type.
+    #[track_caller]
+    pub fn read_i32(&mut self, name: &str) -> Result<Vec<i32>> {
+        let call = Call::new("SafeTensors::read_i32");
+        self.values
+            .read_integers(call, &self.header, name, DType::I32)
+    }
+
+    /// The values of an I64 tensor.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::read_i32`].
+    #[track_caller]
+    pub fn read_i64(&mut self, name: &str) -> Result<Vec<i64>> {
+        let call = Call::new("SafeTensors::read_i64");
+        self.values
+            .read_integers(call, &self.header, name, DType::I64)
     }
 
     /// Every tensor, as parameters on a device. They are read one by one.
@@ -137,7 +160,8 @@ impl<R: Read + Seek> SafeTensors<R> {
             let error = FileError::tensor(name, fault.clone());
             return Err(self.values.named(error));
         }
-        self.load_where(device, |_| true)
+        let call = Call::new("SafeTensors::load");
+        self.values.load_where(call, &self.header, device, |_| true)
     }
 
     /// The tensors, among those that ggml can hold, for which `wanted` says so, as parameters on a device.
@@ -150,7 +174,8 @@ impl<R: Read + Seek> SafeTensors<R> {
         device: Device,
         wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
-        self.values.load_where(&self.header, device, wanted)
+        let call = Call::new("SafeTensors::load_where");
+        self.values.load_where(call, &self.header, device, wanted)
     }
 
     /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.

@@ -124,23 +124,18 @@ impl<R: Read + Seek> Cursor<R> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    /// A text behind its length.
-    pub fn text(&mut self) -> Result<String> {
-        let len = self.u64()?;
-        self.text_of(len)
-    }
-
     /// A name behind its length, which may be `most`.
     pub fn name(&mut self, most: u64) -> Result<String> {
         let bytes = self.u64()?;
         if bytes > most {
             return Err(self.fail_back(8, Fault::LongName { bytes, most }));
         }
-        self.text_of(bytes)
+        let len = self.check_count("bytes of text", bytes, 1, 8)?;
+        self.text_of(len)
     }
 
-    fn text_of(&mut self, len: u64) -> Result<String> {
-        let len = self.check_count("bytes of text", len, 1, 8)?;
+    /// A text of a length that was checked.
+    pub fn text_of(&mut self, len: usize) -> Result<String> {
         let bytes = self.take(len, "a text")?;
         String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();

@@ -23,7 +23,7 @@ use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::ops::CustomOp;
 use super::{ExpertIds, Graph, Input, Output, Tensor, Token};
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Error, Placed, Refused, Result, here};
 use crate::guard;
 use crate::layout::Refusal;
 use crate::shape::{IntoShape, Shape};
@@ -110,7 +110,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Param`] without an output; [`Error::Alloc`].
-    pub fn finish(self) -> Result<Graph> {
+    pub fn finish(self, call: Call) -> Result<Graph> {
         let Parts {
             arena,
             tensors,
@@ -122,17 +122,18 @@ impl Core {
             segments: _,
             custom,
         } = self.parts.into_inner();
-        if outputs.is_empty() {
-            return Err(Error::Param(OpError::new(
-                "Graph::build",
-                "the graph has no output",
-                Vec::new(),
-            )));
-        }
-        let marks = Marks::of_needed(&tensors, inputs.iter().chain(&outputs));
+        let stored = params.iter().map(|leaf| &leaf.tensor);
+        let marks = Marks::of_needed(&tensors, outputs.iter(), inputs.iter().chain(stored));
+        let needed_inputs: Vec<bool> = inputs.iter().map(|&t| marks.is_needed(t)).collect();
         // A parameter that nothing needs is neither locked nor asked for values.
         params.retain(|leaf| marks.is_needed(leaf.tensor));
         let (tensors, ends) = marks.needed_and_ends();
+        if tensors.is_empty() {
+            return Err(call.param(
+                "the graph has no output: declare one with Builder::output, or nothing is computed",
+            ));
+        }
+        check_size(tensors.len()).of(call)?;
         let (context, cgraph) = expand_to(tensors.len(), &ends)?;
         let mut contexts = arena.into_contexts();
         contexts.push(context);
@@ -142,12 +143,22 @@ impl Core {
             cgraph,
             tensors,
             inputs,
+            needed_inputs,
             outputs,
             ids,
             params,
             custom,
         })
     }
+}
+
+/// Whether ggml counts so many tensors: in an `int`, and twice as many for its hash table.
+fn check_size(count: usize) -> Checked {
+    if count <= (i32::MAX / 4) as usize {
+        return Ok(());
+    }
+    let detail = format!("{count} tensors are more than ggml counts");
+    Err(Refused::param("graph", detail))
 }
 
 #[cold]
@@ -191,15 +202,10 @@ fn expand_to(
     count: usize,
     ends: &[NonNull<sys::ggml_tensor>],
 ) -> Result<(Context, NonNull<sys::ggml_cgraph>)> {
-    // ggml counts nodes in an `int` and doubles the count for its hash table.
-    if count > (i32::MAX / 4) as usize {
-        let detail = format!("{count} tensors are more than ggml counts");
-        return Err(Error::Param(OpError::new(
-            "Graph::build",
-            detail,
-            Vec::new(),
-        )));
-    }
+    check_size(count).map_err(|refused| Error::Internal {
+        step: "ggml_new_graph_custom",
+        message: refused.detail().to_owned(),
+    })?;
     // SAFETY: a function of its arguments alone.
     let bytes = guard::call("ggml_graph_overhead_custom", || unsafe {
         sys::ggml_graph_overhead_custom(count, false)
@@ -287,9 +293,10 @@ impl<'g> Builder<'g> {
         tokens: usize,
         experts: usize,
     ) -> Result<(ExpertIds<'g>, Input)> {
+        let call = Call::new("expert_ids");
         if per_token > experts {
             let detail = format!("{per_token} different experts of {experts} for a token");
-            return Err(Error::Param(OpError::new("expert_ids", detail, Vec::new())));
+            return Err(call.param(detail));
         }
         let (tensor, input) = self.input(name, ID_TYPE, [per_token, tokens])?;
         let rule = IdRule {
@@ -343,15 +350,16 @@ impl<'g> Builder<'g> {
     #[doc(alias = "ggml_set_output")]
     #[track_caller]
     pub fn output(self, name: &str, tensor: Tensor<'g>) -> Result<Output> {
+        let at = here();
         let layout = tensor.layout();
         if !layout.is_contiguous() {
             let refusal = Refusal {
                 op: "output",
                 operands: &[("tensor", layout)],
             };
-            return Err(
-                refusal.layout("an output is read as contiguous values: call cont() on it first")
-            );
+            return Err(refusal
+                .layout("an output is read as contiguous values: call cont() on it first")
+                .at(at));
         }
         let shape = tensor.shape();
         set_name(tensor.ptr(), name)?;
@@ -367,9 +375,10 @@ impl<'g> Builder<'g> {
 
     #[track_caller]
     fn leaf(self, name: &str, dtype: DType, shape: Shape) -> Result<Tensor<'g>> {
+        let at = here();
         // Bounds everything that ggml computes of the shape.
-        shape.bytes(dtype)?;
-        check_name(name)?;
+        shape.checked_bytes(dtype).at(at)?;
+        check_name(name).at(at)?;
         let ne = shape.ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {
             // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked.
@@ -421,20 +430,20 @@ fn keep_values(tensor: NonNull<sys::ggml_tensor>) {
 /// As [`checked_name`].
 #[track_caller]
 pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<()> {
-    let name = checked_name(name)?;
+    let at = here();
+    let name = checked_name(name).at(at)?;
     // SAFETY: the tensor is alive, the name is NUL-terminated and fits.
     unsafe { sys::ggml_set_name(tensor.as_ptr(), name.as_ptr()) };
     Ok(())
 }
 
 #[cold]
-#[track_caller]
-fn refused_name(name: &str, longest: usize) -> Error {
+fn refused_name(name: &str, longest: usize) -> Refused {
     let detail = match name.len() > longest {
         true => format!("{name:?} is longer than {longest} bytes"),
         false => format!("{name:?} contains a NUL"),
     };
-    Error::Param(OpError::new("name", detail, Vec::new()))
+    Refused::param("name", detail)
 }
 
 /// A name as ggml stores it, NULs behind it included.
@@ -444,8 +453,7 @@ pub(crate) type Name = [c_char; sys::GGML_MAX_NAME as usize];
 ///
 /// # Errors
 /// [`Error::Param`] for more than 63 bytes, which ggml would cut, or a NUL.
-#[track_caller]
-pub(crate) fn checked_name(name: &str) -> Result<Name> {
+pub(crate) fn checked_name(name: &str) -> Checked<Name> {
     check_name(name)?;
     let mut stored: Name = [0; sys::GGML_MAX_NAME as usize];
     store_name(&mut stored, name);
@@ -454,8 +462,7 @@ pub(crate) fn checked_name(name: &str) -> Result<Name> {
 
 /// As [`checked_name`].
 #[inline]
-#[track_caller]
-fn check_name(name: &str) -> Result<()> {
+fn check_name(name: &str) -> Checked {
     const LONGEST: usize = sys::GGML_MAX_NAME as usize - 1;
     if name.len() > LONGEST || name.as_bytes().contains(&0) {
         return Err(refused_name(name, LONGEST));

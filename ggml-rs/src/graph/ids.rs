@@ -23,7 +23,7 @@ use std::collections::HashSet;
 
 use super::{Builder, ExpertIds, Input, Tensor};
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Placed, Result, here};
 use crate::layout::Layout;
 use crate::layout::Refusal;
 use crate::shape::{IntoShape, Shape};
@@ -81,11 +81,12 @@ impl<'g> RowIds<'g> {
     /// `len` ids from the `start`th on, in dimension `dim`: a view.
     ///
     /// # Errors
-    /// [`Error::Param`] for a dimension that does not exist, or ids beyond its end.
+    /// [`Error::Param`](crate::Error::Param) for a dimension that does not exist, or ids beyond its end.
     #[track_caller]
     pub fn narrow(self, dim: usize, start: usize, len: usize) -> Result<Self> {
+        let at = here();
         let layout = self.tensor.layout();
-        check_narrow(layout, dim, start, len)?;
+        check_narrow(layout, dim, start, len).at(at)?;
         let mut ne = layout.ne;
         ne[dim] = len;
         let [_, nb1, nb2, nb3] = layout.nb;
@@ -98,25 +99,12 @@ impl<'g> RowIds<'g> {
     /// The ids as experts of tokens, [per token, tokens], for [`Tensor::mul_mat_id`] and [`Tensor::add_id`].
     ///
     /// # Errors
-    /// [`Error::Param`] unless the ids are distinct; [`Error::Shape`] for more than two dimensions;
-    /// [`Error::DType`] for I64.
+    /// [`Error::Param`](crate::Error::Param) unless the ids are distinct; [`Error::Shape`](crate::Error::Shape) for more than two dimensions;
+    /// [`Error::DType`](crate::Error::DType) for I64.
     #[track_caller]
     pub fn experts(self) -> Result<ExpertIds<'g>> {
-        let refusal = Refusal {
-            op: "experts",
-            operands: &[("ids", self.tensor.layout())],
-        };
-        if !self.distinct {
-            return Err(
-                refusal.param("a token must not name an expert twice: the ids are not distinct")
-            );
-        }
-        if self.shape().ne()[2..] != [1, 1] {
-            return Err(refusal.shape("ids of experts have two dimensions, [per token, tokens]"));
-        }
-        if self.dtype() != ID_TYPE {
-            return Err(refusal.dtype("ids of experts are I32"));
-        }
+        let at = here();
+        check_experts(self.tensor.layout(), self.distinct).at(at)?;
         Ok(ExpertIds {
             tensor: self.tensor,
             experts: self.rows,
@@ -134,8 +122,26 @@ impl<'g> RowIds<'g> {
     }
 }
 
-#[track_caller]
-fn check_narrow(ids: Layout, dim: usize, start: usize, len: usize) -> Result<()> {
+fn check_experts(ids: Layout, distinct: bool) -> Checked {
+    let refusal = Refusal {
+        op: "experts",
+        operands: &[("ids", ids)],
+    };
+    if !distinct {
+        return Err(
+            refusal.param("a token must not name an expert twice: the ids are not distinct")
+        );
+    }
+    if ids.ne[2..] != [1, 1] {
+        return Err(refusal.shape("ids of experts have two dimensions, [per token, tokens]"));
+    }
+    if ids.dtype != ID_TYPE {
+        return Err(refusal.dtype("ids of experts are I32"));
+    }
+    Ok(())
+}
+
+fn check_narrow(ids: Layout, dim: usize, start: usize, len: usize) -> Checked {
     let refusal = Refusal {
         op: "narrow",
         operands: &[("ids", ids)],
@@ -211,7 +217,7 @@ impl<'g> Builder<'g> {
     /// [`Plan::set_bytes`](crate::Plan::set_bytes) check them.
     ///
     /// # Errors
-    /// As [`Builder::input`]; [`Error::Param`] where distinct lists would have to be longer than there are rows.
+    /// As [`Builder::input`]; [`Error::Param`](crate::Error::Param) where distinct lists would have to be longer than there are rows.
     #[track_caller]
     pub fn row_ids_with(
         self,
@@ -219,6 +225,7 @@ impl<'g> Builder<'g> {
         shape: impl IntoShape,
         options: RowIdsOptions,
     ) -> Result<(RowIds<'g>, Input)> {
+        let call = Call::new("row_ids");
         let RowIdsOptions {
             rows,
             distinct,
@@ -228,7 +235,7 @@ impl<'g> Builder<'g> {
         let list = shape.ne()[0];
         if distinct && list > rows {
             let detail = format!("{list} different rows of {rows} in a list");
-            return Err(Error::Param(OpError::new("row_ids", detail, Vec::new())));
+            return Err(call.param(detail));
         }
         let dtype = if wide { DType::I64 } else { ID_TYPE };
         let (tensor, input) = self.input(name, dtype, shape)?;
@@ -283,9 +290,8 @@ impl IdRule {
     /// Checks the bytes of an input of I32 or I64, in lists of `len`.
     ///
     /// # Errors
-    /// [`Error::Param`], which names the first list that is wrong.
-    #[track_caller]
-    pub fn check(self, call: &'static str, dtype: DType, bytes: &[u8], len: usize) -> Result<()> {
+    /// The reason, which names the first list that is wrong.
+    pub fn check(self, dtype: DType, bytes: &[u8], len: usize) -> std::result::Result<(), String> {
         // The bytes may lie anywhere; ids are few.
         let ids: Vec<i64> = if dtype == DType::I64 {
             bytemuck::pod_collect_to_vec(bytes)
@@ -293,22 +299,35 @@ impl IdRule {
             let ids: Vec<i32> = bytemuck::pod_collect_to_vec(bytes);
             ids.into_iter().map(i64::from).collect()
         };
-        self.check_ids(call, &ids, len)
+        self.check_ids(&ids, len)
     }
 
-    #[track_caller]
-    fn check_ids(self, call: &'static str, ids: &[i64], len: usize) -> Result<()> {
+    /// Checks values in double precision, in lists of `len`, which the interpreter computes with.
+    ///
+    /// # Errors
+    /// The reason, which names the first value that is no whole number, or the first list that is wrong.
+    pub fn check_values(self, values: &[f64], len: usize) -> std::result::Result<(), String> {
+        // Whole numbers beyond 2^53 are as much out of range as what is no number.
+        let whole = |value: f64| value.fract() == 0.0 && value.abs() < 9e15;
+        if let Some(at) = values.iter().position(|&value| !whole(value)) {
+            let [list, row] = self.kind.words();
+            return Err(format!("{list} {} names {row} {}", at / len, values[at]));
+        }
+        let ids: Vec<i64> = values.iter().map(|&value| value as i64).collect();
+        self.check_ids(&ids, len)
+    }
+
+    fn check_ids(self, ids: &[i64], len: usize) -> std::result::Result<(), String> {
         let [list, row] = self.kind.words();
-        let refuse = |detail: String| Err(Error::Param(OpError::new(call, detail, Vec::new())));
         let mut seen = HashSet::new();
         for (n, ids) in ids.chunks(len).enumerate() {
             seen.clear();
             for &id in ids {
                 if !usize::try_from(id).is_ok_and(|id| id < self.rows) {
-                    return refuse(format!("{list} {n} names {row} {id} of {}", self.rows));
+                    return Err(format!("{list} {n} names {row} {id} of {}", self.rows));
                 }
                 if self.distinct && !seen.insert(id) {
-                    return refuse(format!("{list} {n} names {row} {id} twice"));
+                    return Err(format!("{list} {n} names {row} {id} twice"));
                 }
             }
         }
@@ -319,6 +338,7 @@ impl IdRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::graph::Graph;
 
     const EXPERTS: IdRule = IdRule {
@@ -333,14 +353,14 @@ mod tests {
 
     #[test]
     fn ids_name_existing_experts_once_a_token() {
-        let check = |ids: &[i32]| EXPERTS.check("call", DType::I32, bytes(ids), 2);
+        let check = |ids: &[i32]| EXPERTS.check(DType::I32, bytes(ids), 2);
         check(&[0, 3, 3, 0]).unwrap();
         for (ids, why) in [
             ([0, 1, 2, 4], "token 1 names expert 4 of 4"),
             ([-1, 1, 2, 3], "token 0 names expert -1"),
             ([0, 1, 2, 2], "token 1 names expert 2 twice"),
         ] {
-            let text = check(&ids).unwrap_err().to_string();
+            let text = check(&ids).unwrap_err();
             assert!(text.contains(why), "{text}");
         }
     }
@@ -352,9 +372,9 @@ mod tests {
             rows: 4,
             distinct: false,
         };
-        let check = |ids: &[i64]| rows.check("call", DType::I64, bytes(ids), 2);
+        let check = |ids: &[i64]| rows.check(DType::I64, bytes(ids), 2);
         check(&[3, 3, 0, 1]).unwrap();
-        let text = check(&[0, 1, 1, 1 << 32]).unwrap_err().to_string();
+        let text = check(&[0, 1, 1, 1 << 32]).unwrap_err();
         assert!(text.contains("list 1 names row 4294967296 of 4"), "{text}");
     }
 

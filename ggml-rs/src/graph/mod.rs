@@ -32,6 +32,7 @@ mod tensor;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::forget;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -55,9 +56,10 @@ pub use ops::{
 pub use tensor::Tensor;
 
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Result};
 use crate::graph::builder::Core;
 use crate::graph::ops::CustomOp;
+use crate::inside::Run;
 use crate::runtime;
 use crate::shape::Shape;
 
@@ -71,6 +73,8 @@ pub struct Graph {
     cgraph: NonNull<sys::ggml_cgraph>,
     tensors: Vec<NonNull<sys::ggml_tensor>>,
     inputs: Vec<NonNull<sys::ggml_tensor>>,
+    /// Which inputs are among the tensors, and so have memory.
+    needed_inputs: Vec<bool>,
     outputs: Vec<NonNull<sys::ggml_tensor>>,
     /// What the values of an input of ids keep to, by its index.
     ids: HashMap<usize, IdRule>,
@@ -86,17 +90,22 @@ unsafe impl Send for Graph {}
 impl Graph {
     /// Runs `build` on an empty graph and finishes the graph from what it declared as outputs.
     ///
-    /// Nodes run in the order in which they were written. Only what an output depends on is kept, and every
-    /// input. Tensors cannot leave the closure or enter another graph: both are compile errors. Return the
-    /// [`Input`] and [`Output`] tokens instead.
+    /// Nodes run in the order in which they were written. Kept is what an output depends on, and every node that writes to
+    /// memory which outlives a run, with what it depends on: an optimizer's step, and any other write to a parameter
+    /// or to an input. An input that nothing of this reads has no values ([`Plan::needs`](crate::Plan::needs)).
+    ///
+    /// Tensors cannot leave the closure or enter another graph: both are compile errors. Return the [`Input`] and [`Output`]
+    /// tokens instead.
     ///
     /// # Errors
-    /// Whatever `build` returns; [`Error::Param`] when there is no output; [`Error::Alloc`].
+    /// Whatever `build` returns; [`Error::Param`](crate::Error::Param) when there is no output, and nothing else to keep; [`Error::Alloc`](crate::Error::Alloc).
+    #[track_caller]
     pub fn build<R>(build: impl for<'g> FnOnce(Builder<'g>) -> Result<R>) -> Result<(Self, R)> {
+        let call = Call::new("Graph::build");
         runtime::ready()?;
         let core = Core::new();
         let tokens = build(Builder::new(&core))?;
-        Ok((core.finish()?, tokens))
+        Ok((core.finish(call)?, tokens))
     }
 
     /// The number of nodes that compute or view; inputs do not count.
@@ -131,8 +140,9 @@ impl Graph {
         self.cgraph
     }
 
-    pub(crate) fn input_count(&self) -> usize {
-        self.inputs.len()
+    /// Which inputs a run reads, by their index.
+    pub(crate) fn needed_inputs(&self) -> &[bool] {
+        &self.needed_inputs
     }
 
     /// What an input's values keep to, where they are ids.
@@ -143,14 +153,24 @@ impl Graph {
     /// Continues the first panic of a closure since the last call.
     pub(crate) fn resume_panic(&self) {
         // All are asked, so that none is left for a later run.
-        let mut panics: Vec<_> = self
-            .custom
-            .iter()
-            .filter_map(|op| op.take_panic())
-            .collect();
-        if !panics.is_empty() {
-            resume_unwind(panics.swap_remove(0));
+        let mut panics = self.custom.iter().filter_map(|op| op.take_panic());
+        let first = panics.next();
+        // Dropping one could panic again, while the first one passes.
+        panics.for_each(forget);
+        if let Some(first) = first {
+            resume_unwind(first);
         }
+    }
+
+    /// Tells the closures which run calls them, until the result is dropped. `run` is asked where there are closures.
+    pub(crate) fn running(&self, run: impl FnOnce() -> Run) -> Running<'_> {
+        if !self.custom.is_empty() {
+            let run = Arc::new(run());
+            for op in &self.custom {
+                op.set_run(Some(Arc::clone(&run)));
+            }
+        }
+        Running(&self.custom)
     }
 
     /// An input's name.
@@ -165,44 +185,54 @@ impl Graph {
     /// The tensor of an input token.
     ///
     /// # Errors
-    /// [`Error::Param`] for a token of another graph.
-    #[track_caller]
-    pub(crate) fn input(
+    /// [`Error::Param`](crate::Error::Param) for a token of another graph.
+    pub(crate) fn input(&self, call: Call, token: &Input) -> Result<NonNull<sys::ggml_tensor>> {
+        self.resolve(call, &token.0, &self.inputs)
+    }
+
+    /// The tensor of an input token, of one that has memory.
+    ///
+    /// # Errors
+    /// [`Error::Param`](crate::Error::Param) for a token of another graph, and for an input that nothing reads.
+    pub(crate) fn needed_input(
         &self,
-        call: &'static str,
+        call: Call,
         token: &Input,
     ) -> Result<NonNull<sys::ggml_tensor>> {
-        self.resolve(call, &token.0, &self.inputs)
+        let tensor = self.input(call, token)?;
+        if self.needed_inputs[token.index()] {
+            return Ok(tensor);
+        }
+        Err(call.param(format!(
+            "no output depends on input `{}`, so that its values have no effect: declare what needs it with Builder::output, or leave it out (an op that takes its shape alone needs no values; Plan::needs tells)",
+            self.input_name(token.index())
+        )))
+    }
+
+    /// What is wrong with an output, with its name.
+    pub(crate) fn about_output(&self, output: NonNull<sys::ggml_tensor>, why: &str) -> String {
+        // SAFETY: the graph keeps its tensors alive.
+        format!("output `{}`: {why}", unsafe { node::name(output) })
     }
 
     /// The tensor of an output token.
     ///
     /// # Errors
-    /// [`Error::Param`] for a token of another graph.
-    #[track_caller]
-    pub(crate) fn output(
-        &self,
-        call: &'static str,
-        token: &Output,
-    ) -> Result<NonNull<sys::ggml_tensor>> {
+    /// [`Error::Param`](crate::Error::Param) for a token of another graph.
+    pub(crate) fn output(&self, call: Call, token: &Output) -> Result<NonNull<sys::ggml_tensor>> {
         self.resolve(call, &token.0, &self.outputs)
     }
 
-    #[track_caller]
     fn resolve(
         &self,
-        call: &'static str,
+        call: Call,
         token: &Token,
         of: &[NonNull<sys::ggml_tensor>],
     ) -> Result<NonNull<sys::ggml_tensor>> {
         let tensor = of.get(token.index).filter(|_| token.graph == self.id);
-        tensor.copied().ok_or_else(|| {
-            Error::Param(OpError::new(
-                call,
-                "the token belongs to another graph",
-                Vec::new(),
-            ))
-        })
+        tensor
+            .copied()
+            .ok_or_else(|| call.param("the token belongs to another graph"))
     }
 }
 
@@ -213,6 +243,17 @@ impl fmt::Debug for Graph {
             .field("inputs", &self.inputs.len())
             .field("outputs", &self.outputs.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// See [`Graph::running`].
+pub(crate) struct Running<'g>(&'g [Arc<CustomOp>]);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        for op in self.0 {
+            op.set_run(None);
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockErro
 use ggml_sys as sys;
 
 use super::Storage;
-use crate::error::{Error, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::{Graph, node};
+use crate::inside::{self, Use};
 
 /// What to do while another thread holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +29,14 @@ struct Access {
 
 /// A lock that a run holds.
 pub(crate) enum Held<'a> {
-    Read { _guard: RwLockReadGuard<'a, ()> },
-    Write { _guard: RwLockWriteGuard<'a, ()> },
+    /// A run around this one holds it, and ends later.
+    Around,
+    Read {
+        _guard: RwLockReadGuard<'a, ()>,
+    },
+    Write {
+        _guard: RwLockWriteGuard<'a, ()>,
+    },
 }
 
 impl Accesses {
@@ -61,15 +68,39 @@ impl Accesses {
     ///
     /// # Errors
     /// [`Error::Busy`] when one is held and `wait` says no; those that were taken are free again.
-    pub fn lock(&self, wait: Wait) -> Result<Vec<Held<'_>>> {
-        self.0.iter().map(|access| access.lock(wait)).collect()
+    /// [`Error::Param`] inside of a run that holds one, unless both read.
+    pub fn lock(&self, call: Call, wait: Wait) -> Result<Vec<Held<'_>>> {
+        let mut held = Vec::with_capacity(self.0.len());
+        for access in &self.0 {
+            held.push(access.storage.hold(call, access.writes, wait)?);
+        }
+        Ok(held)
+    }
+
+    /// Each storage, and whether it is written.
+    pub fn uses(&self) -> Vec<(u64, bool)> {
+        let uses = self.0.iter();
+        uses.map(|access| (access.storage.id(), access.writes))
+            .collect()
     }
 }
 
-impl Access {
-    fn lock(&self, wait: Wait) -> Result<Held<'_>> {
-        let lock = self.storage.lock();
-        let held = match (self.writes, wait) {
+impl Storage {
+    /// Locks its values. Inside of a run it waits for nobody, whatever `wait` says.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when another thread holds the lock and nothing is to wait; [`Error::Param`] inside of a run that holds
+    /// it, unless both read.
+    pub fn hold(&self, call: Call, writes: bool, wait: Wait) -> Result<Held<'_>> {
+        let around = inside::run();
+        match around.as_ref().and_then(|run| run.use_of(self.id())) {
+            Some(Use::Reads) if !writes => return Ok(Held::Around),
+            Some(used) => return Err(self.held_around(call, writes, used)),
+            None => {}
+        }
+        let wait = if around.is_some() { Wait::No } else { wait };
+        let lock = self.lock();
+        let held = match (writes, wait) {
             (true, Wait::Yes) => Some(Held::Write {
                 _guard: lock.write().unwrap_or_else(PoisonError::into_inner),
             }),
@@ -80,8 +111,20 @@ impl Access {
             (false, Wait::No) => taken(lock.try_read()).map(|_guard| Held::Read { _guard }),
         };
         held.ok_or_else(|| Error::Busy {
-            what: self.storage.entries()[0].name.clone(),
+            what: self.entries()[0].name.clone(),
         })
+    }
+
+    fn held_around(&self, call: Call, writes: bool, used: Use) -> Error {
+        let verb = |writes| if writes { "writes" } else { "reads" };
+        let detail = format!(
+            "inside of a closure of a custom op, in a run that {} the storage of parameter `{}`, this call {} it and would wait \
+             for the run's end: a closure may only read what its run only reads",
+            verb(used == Use::Writes),
+            self.entries()[0].name,
+            verb(writes),
+        );
+        call.param(detail)
     }
 }
 

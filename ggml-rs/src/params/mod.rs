@@ -42,12 +42,13 @@
 //! run at once, and nobody ever sees values that are half written. A plan takes the locks of all its storages before it
 //! starts, in one order that is the same for every plan, so plans cannot wait for each other in a circle.
 //! [`Plan::run`](crate::Plan::run) waits for the locks; [`Plan::try_run`](crate::Plan::try_run) returns
-//! [`Error::Busy`] instead.
+//! [`Error::Busy`](crate::Error::Busy) instead.
 //!
-//! Do not set or read a parameter from inside a run that uses its storage (from a logger, or the closure of a custom op): the
-//! closure would wait for the run, and the run for the closure.
+//! A closure of a custom op is inside of a run, and never waits: it may read what that run only reads, while setting it, or
+//! using what the run writes, is [`Error::Param`], and what another thread uses at the time is [`Error::Busy`].
 
 mod access;
+mod integers;
 mod storage;
 
 use std::borrow::Cow;
@@ -63,10 +64,11 @@ pub(crate) use storage::{Spec, Storage};
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Placed, Result};
 use crate::graph::checked_name;
 use crate::memory::zeros;
-use crate::quantize::{dequantize, quantize};
+use crate::names;
+use crate::quantize::{check_dequantize, dequantize_checked, quantize_in};
 use crate::shape::{IntoShape, Shape};
 
 /// Parameters that lie in one block of memory on a device, under one lock.
@@ -85,19 +87,17 @@ impl Params {
     /// The parameter of this name.
     ///
     /// # Errors
-    /// [`Error::Param`] when there is none.
+    /// [`Error::Param`](crate::Error::Param) when there is none.
     #[track_caller]
     pub fn get(&self, name: &str) -> Result<Param> {
+        let call = Call::new("Params::get");
         let found = self.iter().find(|param| param.name() == name);
         found.ok_or_else(|| {
-            let names: Vec<_> = self
-                .0
-                .entries()
-                .iter()
-                .map(|entry| entry.name.as_str())
-                .collect();
-            let detail = format!("there is no `{name}`, but {}", names.join(", "));
-            Error::Param(OpError::new("Params::get", detail, Vec::new()))
+            let entries = self.0.entries().iter();
+            let names = names::some(entries.map(|entry| entry.name.as_str()));
+            call.param(format!(
+                "no parameter is named `{name}`; the parameters are {names}"
+            ))
         })
     }
 
@@ -132,9 +132,13 @@ impl Params {
     /// Sets every parameter to zero.
     ///
     /// # Errors
-    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    /// As [`Param::zero`].
+    #[track_caller]
     pub fn zero(&self) -> Result<()> {
-        self.iter().try_for_each(|param| param.zero())
+        for param in self.iter() {
+            param.zero()?;
+        }
+        Ok(())
     }
 }
 
@@ -155,21 +159,17 @@ impl ParamsBuilder {
     /// Adds a tensor.
     ///
     /// # Errors
-    /// [`Error::Shape`] for an invalid shape or rows that are not whole blocks; [`Error::Param`] for a name that is taken or
+    /// [`Error::Shape`](crate::Error::Shape) for an invalid shape or rows that are not whole blocks; [`Error::Param`](crate::Error::Param) for a name that is taken or
     /// that ggml cannot hold (more than 63 bytes, or a NUL).
     #[track_caller]
     pub fn tensor(mut self, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Self> {
+        let call = Call::new("ParamsBuilder::tensor");
         let shape = shape.into_shape()?;
         // Refuses rows that are not whole blocks, and sizes that overflow.
-        crate::layout::Layout::contiguous(dtype, shape)?;
-        checked_name(name)?;
+        crate::layout::Layout::checked_contiguous(dtype, shape).of(call)?;
+        checked_name(name).of(call)?;
         if !self.names.insert(name.to_owned()) {
-            let detail = format!("`{name}` is listed twice");
-            return Err(Error::Param(OpError::new(
-                "ParamsBuilder::tensor",
-                detail,
-                Vec::new(),
-            )));
+            return Err(call.param(format!("`{name}` is listed twice")));
         }
         self.specs.push(Spec {
             name: name.to_owned(),
@@ -179,21 +179,24 @@ impl ParamsBuilder {
         Ok(self)
     }
 
+    /// Whether nothing is listed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.specs.is_empty()
+    }
+
     /// Allocates everything that was listed, in one buffer on `device`. Sizes are checked first; the memory is filled with
     /// NaN bytes.
     ///
     /// # Errors
-    /// [`Error::Param`] when nothing is listed; [`Error::Alloc`] when the buffer is beyond what the device has, or the
+    /// [`Error::Param`](crate::Error::Param) when nothing is listed; [`Error::Alloc`](crate::Error::Alloc) when the buffer is beyond what the device has, or the
     /// device refuses.
     #[track_caller]
     pub fn allocate(self, device: Device) -> Result<Params> {
+        let call = Call::new("ParamsBuilder::allocate");
         if self.specs.is_empty() {
-            let detail = "no tensor is listed";
-            return Err(Error::Param(OpError::new(
-                "ParamsBuilder::allocate",
-                detail,
-                Vec::new(),
-            )));
+            return Err(call.param(
+                "there are no tensors to allocate: list them with ParamsBuilder::tensor first",
+            ));
         }
         Ok(Params(Arc::new(Storage::new(device, self.specs)?)))
     }
@@ -230,52 +233,63 @@ impl Param {
     /// Sets it from `f32` values in ne order, rounded to its type. Waits for runs that use its storage.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32 values do not
-    /// convert to.
+    /// [`Error::Shape`](crate::Error::Shape) unless there are as many values as elements; [`Error::DType`](crate::Error::DType) for a
+    /// type that f32 values do not convert to; in a closure as [`Param::set_bytes`].
     #[track_caller]
     pub fn set_f32(&self, values: &[f32]) -> Result<()> {
-        let wanted = self.shape().elements();
-        if values.len() != wanted {
-            let detail = format!(
-                "{} values for a parameter of {wanted} elements",
-                values.len()
-            );
-            return Err(Error::Shape(OpError::new(
-                "Param::set_f32",
-                detail,
-                Vec::new(),
-            )));
-        }
+        let call = Call::new("Param::set_f32");
+        self.check_count(call, values.len())?;
         let bytes = match self.dtype() {
             DType::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
-            dtype => Cow::Owned(quantize(dtype, values, self.shape().ne()[0])?),
+            dtype => Cow::Owned(quantize_in(
+                call,
+                dtype,
+                values,
+                self.shape().ne()[0],
+                None,
+            )?),
         };
-        self.set_bytes(&bytes)
+        self.put(call, &bytes)
     }
 
     /// Sets it from bytes of its type. Waits for runs that use its storage.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many bytes as it has.
+    /// [`Error::Shape`](crate::Error::Shape) unless there are as many bytes as it has. In a closure of a custom op,
+    /// [`Error::Param`](crate::Error::Param) where its run uses the storage, and [`Error::Busy`](crate::Error::Busy) where another
+    /// thread does.
     #[track_caller]
     pub fn set_bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.put(Call::new("Param::set_bytes"), bytes)
+    }
+
+    /// Sets it for any of the public functions that do.
+    fn put(&self, call: Call, bytes: &[u8]) -> Result<()> {
         let wanted = self.entry().bytes;
         if bytes.len() != wanted {
-            let detail = format!("{} bytes for a parameter of {wanted}", bytes.len());
-            return Err(Error::Shape(OpError::new(
-                "Param::set_bytes",
-                detail,
-                Vec::new(),
-            )));
+            let (given, name) = (bytes.len(), self.name());
+            let detail = format!("{given} bytes for parameter `{name}` of {wanted}");
+            return Err(call.shape(detail));
         }
-        self.storage.write(self.index, bytes);
-        Ok(())
+        self.storage.write(call, self.index, bytes)
+    }
+
+    fn check_count(&self, call: Call, given: usize) -> Result<()> {
+        let wanted = self.shape().elements();
+        if given == wanted {
+            return Ok(());
+        }
+        let name = self.name();
+        Err(call.shape(format!(
+            "{given} values for parameter `{name}` of {wanted} elements"
+        )))
     }
 
     /// Sets every byte of it to zero, which is zero in every type.
     ///
     /// # Errors
-    /// [`Error::Alloc`] when the host has no memory for the zeros.
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the zeros; else as [`Param::set_bytes`].
+    #[track_caller]
     pub fn zero(&self) -> Result<()> {
         self.set_bytes(&zeros(self.entry().bytes, "zeros")?)
     }
@@ -283,32 +297,40 @@ impl Param {
     /// Reads it as `f32` in ne order, converted from its type. Waits for runs that write its storage.
     ///
     /// # Errors
-    /// [`Error::Param`] before it was set; [`Error::DType`] for a type that does not convert to f32.
+    /// As [`Param::read_bytes`]; [`Error::DType`](crate::Error::DType) for a type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&self) -> Result<Vec<f32>> {
-        let bytes = self.read_bytes()?;
-        dequantize(self.dtype(), &bytes)
+        let call = Call::new("Param::read_f32");
+        check_dequantize(self.dtype(), 0).map_err(|refused| {
+            call.dtype(format!("parameter `{}`: {}", self.name(), refused.detail()))
+        })?;
+        dequantize_checked(self.dtype(), &self.take(call)?)
     }
 
     /// Reads it as bytes of its type. Waits for runs that write its storage.
     ///
     /// # Errors
-    /// [`Error::Param`] before it was set.
+    /// [`Error::Param`](crate::Error::Param) before it was set. In a closure of a custom op, [`Error::Param`](crate::Error::Param)
+    /// where its run writes the storage, and [`Error::Busy`](crate::Error::Busy) where another thread does.
     #[track_caller]
     pub fn read_bytes(&self) -> Result<Vec<u8>> {
-        self.check_set("Param::read_bytes")?;
-        Ok(self.storage.read(self.index))
+        self.take(Call::new("Param::read_bytes"))
+    }
+
+    /// Reads it for any of the public functions that do.
+    fn take(&self, call: Call) -> Result<Vec<u8>> {
+        self.check_set(call)?;
+        self.storage.read(call, self.index)
     }
 
     /// # Errors
-    /// [`Error::Param`] when it has no values.
-    #[track_caller]
-    pub(crate) fn check_set(&self, call: &'static str) -> Result<()> {
+    /// [`Error::Param`](crate::Error::Param) when it has no values.
+    pub(crate) fn check_set(&self, call: Call) -> Result<()> {
         if self.entry().is_set() {
             return Ok(());
         }
         let detail = format!("parameter `{}` has no values: set it first", self.name());
-        Err(Error::Param(OpError::new(call, detail, Vec::new())))
+        Err(call.param(detail))
     }
 
     fn entry(&self) -> &storage::Entry {
@@ -333,7 +355,7 @@ impl Param {
     /// `tensor` must be alive, new, contiguous, and of this type and shape; whoever owns it must keep this parameter.
     ///
     /// # Errors
-    /// [`Error::Alloc`] when the device refuses.
+    /// [`Error::Alloc`](crate::Error::Alloc) when the device refuses.
     pub(crate) unsafe fn attach(&self, tensor: NonNull<sys::ggml_tensor>) -> Result<()> {
         // SAFETY: the caller vouches for the tensor.
         unsafe { self.storage.attach(self.index, tensor) }

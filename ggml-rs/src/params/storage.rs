@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use ggml_sys as sys;
 
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::Context;
 use crate::guard;
 use crate::plan::buffer::{self, Buffer};
 use crate::shape::Shape;
+
+use super::access::Wait;
 
 /// What a storage will hold.
 #[derive(Debug)]
@@ -120,10 +122,13 @@ impl Storage {
     }
 
     /// Sets a tensor's values; `bytes` are exactly its bytes.
-    pub fn write(&self, index: usize, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// As [`Storage::hold`].
+    pub fn write(&self, call: Call, index: usize, bytes: &[u8]) -> Result<()> {
         let entry = &self.entries[index];
         assert_eq!(bytes.len(), entry.bytes, "checked by the caller");
-        let _alone = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.hold(call, true, Wait::Yes)?;
         // SAFETY: the tensor is allocated and has exactly this many bytes; nothing else uses them under this lock.
         unsafe {
             sys::ggml_backend_tensor_set(
@@ -134,13 +139,17 @@ impl Storage {
             );
         }
         entry.set.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// A tensor's values.
-    pub fn read(&self, index: usize) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// As [`Storage::hold`].
+    pub fn read(&self, call: Call, index: usize) -> Result<Vec<u8>> {
         let entry = &self.entries[index];
         let mut bytes = vec![0; entry.bytes];
-        let _shared = self.lock.read().unwrap_or_else(PoisonError::into_inner);
+        let _shared = self.hold(call, false, Wait::Yes)?;
         // SAFETY: the tensor is allocated and has exactly this many bytes; nothing writes them under this lock.
         unsafe {
             sys::ggml_backend_tensor_get(
@@ -150,7 +159,7 @@ impl Storage {
                 bytes.len(),
             );
         }
-        bytes
+        Ok(bytes)
     }
 
     /// # Safety

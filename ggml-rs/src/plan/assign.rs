@@ -41,7 +41,7 @@ pub(super) fn assign(graph: &Graph, devices: &[Device], fallback: Fallback) -> R
     };
     if let [device] = usable {
         check_params(graph, usable)?;
-        return match device.unsupported(graph).into_iter().next() {
+        return match alone(*device, graph) {
             Some(unsupported) => Err(Error::Unsupported(Box::new(unsupported))),
             None => Ok(vec![0; graph.tensors().len()]),
         };
@@ -50,6 +50,21 @@ pub(super) fn assign(graph: &Graph, devices: &[Device], fallback: Fallback) -> R
     let mut groups = Groups::of(graph);
     let masks = masks(graph, usable, &mut groups)?;
     Ok(homes(graph, &mut groups, &masks))
+}
+
+/// The first node that a device does not run, with the way out that every device but the CPU has where its reason names none.
+fn alone(device: Device, graph: &Graph) -> Option<Unsupported> {
+    let cpu = Device::cpu().ok().filter(|&cpu| cpu != device);
+    // SAFETY: the graph keeps its tensors alive.
+    graph.tensors().iter().find_map(|&tensor| unsafe {
+        let mut refused = support::check(device, tensor)?;
+        let elsewhere = cpu.is_some_and(|cpu| support::check(cpu, tensor).is_none());
+        if elsewhere && !refused.reason.contains(support::WAY_OUT) {
+            refused.reason.push_str("; the CPU runs it: ");
+            refused.reason.push_str(support::WAY_OUT);
+        }
+        Some(refused)
+    })
 }
 
 /// # Errors
@@ -149,14 +164,21 @@ fn nowhere(devices: &[Device], tensor: NonNull<sys::ggml_tensor>, alone: bool) -
         .collect();
     let shared =
         "it shares memory with nodes that this device does not run, or with a parameter elsewhere";
-    match refusals.into_iter().next() {
-        Some(first) if !alone => Error::Unsupported(Box::new(Unsupported {
-            reason: format!(
-                "{}; and no other device of the scheduler runs it",
-                first.reason
-            ),
-            ..first
-        })),
+    let mut refusals = refusals.into_iter();
+    match refusals.next() {
+        Some(first) if !alone => {
+            let others: Vec<_> = refusals
+                .map(|other| format!("{}: {}", other.device, other.reason))
+                .collect();
+            Error::Unsupported(Box::new(Unsupported {
+                reason: format!(
+                    "{}; and no other device of the scheduler runs it ({})",
+                    first.reason,
+                    others.join("; ")
+                ),
+                ..first
+            }))
+        }
         Some(first) => Error::Unsupported(Box::new(Unsupported {
             reason: format!("{}; where it runs, {shared}", first.reason),
             ..first

@@ -26,12 +26,11 @@ mod integers;
 mod memory;
 mod partition;
 mod pooled;
-mod running;
 mod separate;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
-use std::sync::PoisonError;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -43,14 +42,15 @@ pub use memory::MemoryUse;
 use crate::backend::{Backend, Cancel, Executor};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Placed, Result};
 use crate::graph::{Graph, Input, Output};
+use crate::inside::{self, Run};
+use crate::logging;
 use crate::params::{Accesses, Held, Wait};
-use crate::quantize::{dequantize, quantize};
-use crate::trace::{Dispatch, Recorder};
+use crate::quantize::{check_dequantize, dequantize_checked, quantize_in};
+use crate::trace::Dispatch;
 use partition::Partition;
 use pooled::Pooled;
-use running::Running;
 use separate::Separate;
 
 /// Where a plan puts its tensors.
@@ -85,7 +85,7 @@ pub struct Plan {
     memory: PlanMemory,
     uses: Vec<MemoryUse>,
     accesses: Accesses,
-    /// Which inputs have values.
+    /// Which inputs have values, or need none.
     set: Vec<bool>,
     /// Whether outputs hold the results of a finished run.
     finished: bool,
@@ -109,6 +109,7 @@ impl Plan {
     /// [`Error::Alloc`]; [`Error::Device`] for a parameter in memory that the device cannot use.
     #[doc(alias = "ggml_gallocr_alloc_graph")]
     pub fn new(graph: Graph, on: &impl Executor, options: PlanOptions) -> Result<Self> {
+        let _lines = logging::hold();
         let partition = partition(&graph, on)?;
         Self::on_partition(graph, partition, on.backends(), options)
     }
@@ -138,7 +139,7 @@ impl Plan {
         };
         Ok(Self {
             accesses: Accesses::of(&graph),
-            set: vec![false; graph.input_count()],
+            set: graph.needed_inputs().iter().map(|needed| !needed).collect(),
             finished: false,
             graph,
             partition,
@@ -171,6 +172,7 @@ impl Plan {
         on: &impl Executor,
         options: PlanOptions,
     ) -> Result<Vec<MemoryUse>> {
+        let _lines = logging::hold();
         let partition = partition(graph, on)?;
         let uses = memory::tensors(&partition, options.placement)
             .and_then(|tensors| memory::account(graph, &partition, on.backends(), &tensors));
@@ -201,60 +203,104 @@ impl Plan {
         self.partition.copies_in_a_run()
     }
 
+    /// Whether a run reads an input: whether an output, or what the graph writes to a parameter or to another input, depends on
+    /// it. An input that is not needed has no values, and setting it is an error.
+    ///
+    /// ```
+    /// use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
+    ///
+    /// // A graph that only predicts takes labels, as one that trains does, and reads none.
+    /// let (graph, (x, labels, y)) = Graph::build(|g| {
+    ///     let (x, x_in) = g.input("x", DType::F32, [4])?;
+    ///     let (labels, labels_in) = g.input("labels", DType::F32, [4])?;
+    ///     let y = x.scale(2.0)?;
+    ///     let _loss = y.sub(labels)?.sqr()?.mean()?; // no output
+    ///     Ok((x_in, labels_in, g.output("y", y)?))
+    /// })?;
+    /// let mut backend = Device::cpu()?.open()?;
+    /// let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+    /// assert!(plan.needs(&x)? && !plan.needs(&labels)?);
+    /// assert!(plan.set_f32(&labels, &[0.0; 4]).is_err());
+    /// plan.set_f32(&x, &[1.0; 4])?;
+    /// plan.run(&mut backend)?;
+    /// assert_eq!(plan.read_f32(&y)?, [2.0; 4]);
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Param`] for a token of another graph.
+    #[track_caller]
+    pub fn needs(&self, input: &Input) -> Result<bool> {
+        let call = Call::new("Plan::needs");
+        self.graph.input(call, input)?;
+        Ok(self.graph.needed_inputs()[input.index()])
+    }
+
     /// Sets an input from `f32` values in ne order, rounded to the input's type.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many values as elements; [`Error::DType`] for a type that f32
-    /// values do not convert to; [`Error::Param`] for a token of another graph.
+    /// values do not convert to; [`Error::Param`] for a token of another graph, for an input that the graph does not
+    /// [need](Plan::needs), and for values that [`quantize`](crate::quantize::quantize) refuses.
     #[track_caller]
     pub fn set_f32(&mut self, input: &Input, values: &[f32]) -> Result<()> {
-        const CALL: &str = "Plan::set_f32";
-        self.graph.input(CALL, input)?;
+        let call = Call::new("Plan::set_f32");
+        self.graph.needed_input(call, input)?;
         let wanted = input.shape().elements();
         if values.len() != wanted {
-            let detail = format!("{} values for an input of {wanted} elements", values.len());
-            return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+            return Err(call.shape(format!(
+                "{} values for input `{}` of {wanted} elements",
+                values.len(),
+                self.graph.input_name(input.index())
+            )));
         }
         let bytes = match input.dtype() {
             DType::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
-            dtype => Cow::Owned(quantize(dtype, values, input.shape().ne()[0])?),
+            dtype => Cow::Owned(quantize_in(
+                call,
+                dtype,
+                values,
+                input.shape().ne()[0],
+                None,
+            )?),
         };
-        self.set_bytes(input, &bytes)
+        self.put(call, input, &bytes)
     }
 
     /// Sets an input of i32, in ne order.
     ///
     /// # Errors
     /// [`Error::DType`] for an input of another type; [`Error::Shape`] unless there are as many values as elements;
-    /// [`Error::Param`] for a token of another graph, and for ids that name what does not exist, or twice what is to be distinct.
+    /// [`Error::Param`] for a token of another graph, for an input that the graph does not [need](Plan::needs), and for ids that
+    /// name what does not exist, or twice what is to be distinct.
     #[track_caller]
     pub fn set_i32(&mut self, input: &Input, values: &[i32]) -> Result<()> {
-        const CALL: &str = "Plan::set_i32";
-        self.graph.input(CALL, input)?;
-        if input.dtype() != DType::I32 {
-            let detail = format!("the input is of type {}", input.dtype());
-            return Err(Error::DType(OpError::new(CALL, detail, Vec::new())));
-        }
-        self.set_bytes(input, bytemuck::cast_slice(values))
+        self.set_integers(Call::new("Plan::set_i32"), input, DType::I32, values)
     }
 
     /// Sets an input from bytes of the input's type.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many bytes as the input has; [`Error::Param`] for a token of
-    /// another graph, and for ids as in [`Plan::set_i32`].
+    /// another graph, for an input that the graph does not [need](Plan::needs), and for ids as in [`Plan::set_i32`].
     #[doc(alias = "ggml_backend_tensor_set")]
     #[track_caller]
     pub fn set_bytes(&mut self, input: &Input, bytes: &[u8]) -> Result<()> {
-        const CALL: &str = "Plan::set_bytes";
-        let tensor = self.graph.input(CALL, input)?;
-        let wanted = input.shape().bytes(input.dtype())?;
+        self.put(Call::new("Plan::set_bytes"), input, bytes)
+    }
+
+    /// Sets an input for any of the public functions that do.
+    fn put(&mut self, call: Call, input: &Input, bytes: &[u8]) -> Result<()> {
+        let tensor = self.graph.needed_input(call, input)?;
+        let wanted = input.shape().checked_bytes(input.dtype()).of(call)?;
+        let name = || self.graph.input_name(input.index());
         if bytes.len() != wanted {
-            let detail = format!("{} bytes for an input of {wanted}", bytes.len());
-            return Err(Error::Shape(OpError::new(CALL, detail, Vec::new())));
+            let detail = format!("{} bytes for input `{}` of {wanted}", bytes.len(), name());
+            return Err(call.shape(detail));
         }
         if let Some(rule) = self.graph.id_rule(input) {
-            rule.check(CALL, input.dtype(), bytes, input.shape().ne()[0])?;
+            rule.check(input.dtype(), bytes, input.shape().ne()[0])
+                .map_err(|why| call.param(format!("input `{}`: {why}", name())))?;
         }
         // SAFETY: the tensor is allocated and has exactly this many bytes, since inputs are contiguous.
         unsafe {
@@ -273,12 +319,15 @@ impl Plan {
     /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
     /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
     ///
+    /// In a closure of a custom op, which may run other plans, nothing waits for another run: what the run around it holds is
+    /// [`Error::Param`] or [`Error::Device`], unless both only read it, and what another thread uses is [`Error::Busy`].
+    ///
     /// # Panics
     /// When a closure of a custom op panicked: its panic continues here, after the run.
     #[doc(alias = "ggml_backend_graph_compute")]
     #[track_caller]
     pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start("Plan::run", on.backends_mut(), How::Wait)
+        self.start(Call::new("Plan::run"), on.backends_mut(), How::Wait)
     }
 
     /// Runs the graph, unless another thread uses its parameters.
@@ -286,11 +335,25 @@ impl Plan {
     /// It is about parameters only: runs on the simulated device take turns in a process, and so do those that share a
     /// [`ThreadPool`](crate::ThreadPool); a run waits for its turn.
     ///
+    /// ```
+    /// use ggml_rs::{Backend, Error, Plan, Result};
+    ///
+    /// /// Whether the plan has run; `false` says that another thread uses its parameters.
+    /// fn ran(plan: &mut Plan, backend: &mut Backend) -> Result<bool> {
+    ///     match plan.try_run(backend) {
+    ///         Ok(()) => Ok(true),
+    ///         // A struct variant: match it with `{ .. }`.
+    ///         Err(Error::Busy { .. }) => Ok(false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Busy`], at once and with nothing done; else as [`Plan::run`].
     #[track_caller]
     pub fn try_run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start("Plan::try_run", on.backends_mut(), How::Try)
+        self.start(Call::new("Plan::try_run"), on.backends_mut(), How::Try)
     }
 
     /// Runs the graph, until `cancel` is switched on.
@@ -304,11 +367,8 @@ impl Plan {
     #[doc(alias = "ggml_backend_cpu_set_abort_callback")]
     #[track_caller]
     pub fn run_cancellable(&mut self, on: &mut impl Executor, cancel: &Cancel) -> Result<()> {
-        self.start(
-            "Plan::run_cancellable",
-            on.backends_mut(),
-            How::Until(cancel),
-        )
+        let call = Call::new("Plan::run_cancellable");
+        self.start(call, on.backends_mut(), How::Until(cancel))
     }
 
     /// Runs the graph so many times over, as one graph: for measurements, which the start and the end of a run would blur.
@@ -319,13 +379,14 @@ impl Plan {
     /// [`Error::Param`] for 0 times, for more than 2^20 nodes in all, and for a plan on several devices; else as [`Plan::run`].
     #[track_caller]
     pub fn run_times(&mut self, on: &mut impl Executor, times: usize) -> Result<()> {
-        const CALL: &str = "Plan::run_times";
+        let call = Call::new("Plan::run_times");
         let parts = self.partition.splits.len();
         if times == 0 || parts > 1 || !self.partition.can_repeat(times) {
-            let detail = format!("{times} times {parts} parts");
-            return Err(Error::Param(OpError::new(CALL, detail, Vec::new())));
+            return Err(call.param(format!(
+                "a plan of {parts} parts cannot run {times} times as one graph: it takes one device, 1 time or more, and no more than 2^20 nodes in all"
+            )));
         }
-        self.start(CALL, on.backends_mut(), How::Times(times))
+        self.start(call, on.backends_mut(), How::Times(times))
     }
 
     /// Runs the graph and returns what was dispatched for it, in order of encoding.
@@ -336,18 +397,9 @@ impl Plan {
     /// As [`Plan::run`].
     #[track_caller]
     pub fn run_traced(&mut self, on: &mut impl Executor) -> Result<Vec<Dispatch>> {
-        let backends = on.backends_mut();
-        self.check_ready("Plan::run_traced", backends)?;
-        let _running = Running::alone();
-        let Some(recorder) = self
-            .devices()
-            .iter()
-            .find_map(|&device| Recorder::of(device))
-        else {
-            return self.compute(backends, How::Wait).map(|()| Vec::new());
-        };
-        let (outcome, dispatches) = recorder.record(|| self.compute(backends, How::Wait));
-        outcome.map(|()| dispatches)
+        let (call, trace) = (Call::new("Plan::run_traced"), RefCell::default());
+        self.start(call, on.backends_mut(), How::Traced(&trace))?;
+        Ok(trace.into_inner())
     }
 
     /// Reads an output as `f32` in ne order, converted from the output's type.
@@ -357,8 +409,12 @@ impl Plan {
     /// type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&self, output: &Output) -> Result<Vec<f32>> {
-        let bytes = self.read_bytes(output)?;
-        dequantize(output.dtype(), &bytes)
+        let call = Call::new("Plan::read_f32");
+        let tensor = self.graph.output(call, output)?;
+        let dtype = output.dtype();
+        check_dequantize(dtype, 0)
+            .map_err(|refused| call.dtype(self.graph.about_output(tensor, refused.detail())))?;
+        dequantize_checked(dtype, &self.take(call, output)?)
     }
 
     /// Reads an output as bytes of the output's type.
@@ -368,24 +424,21 @@ impl Plan {
     #[doc(alias = "ggml_backend_tensor_get")]
     #[track_caller]
     pub fn read_bytes(&self, output: &Output) -> Result<Vec<u8>> {
-        const CALL: &str = "Plan::read_bytes";
-        let tensor = self.graph.output(CALL, output)?;
+        self.take(Call::new("Plan::read_bytes"), output)
+    }
+
+    /// Reads an output for any of the public functions that do.
+    fn take(&self, call: Call, output: &Output) -> Result<Vec<u8>> {
+        let tensor = self.graph.output(call, output)?;
         if !self.finished {
-            return Err(Error::Param(OpError::new(
-                CALL,
-                "no run has finished: call run() first",
-                Vec::new(),
-            )));
+            return Err(call.param("no run has finished: call run() first"));
         }
-        let mut bytes = vec![0; output.shape().bytes(output.dtype())?];
+        let mut bytes = vec![0; output.shape().checked_bytes(output.dtype()).of(call)?];
         // An output may be a parameter, or lie in one.
-        let storage = self.graph.param_of(tensor).map(|leaf| leaf.param.storage());
-        let _shared = storage.map(|storage| {
-            storage
-                .lock()
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
+        let _shared = match self.graph.param_of(tensor) {
+            Some(leaf) => Some(leaf.param.storage().hold(call, false, Wait::Yes)?),
+            None => None,
+        };
         // SAFETY: the tensor is allocated and has exactly this many bytes, since outputs are contiguous.
         unsafe {
             sys::ggml_backend_tensor_get(tensor.as_ptr(), bytes.as_mut_ptr().cast(), 0, bytes.len())
@@ -395,8 +448,10 @@ impl Plan {
 
     /// Where an output lies, as ggml knows it: an address to look up, not to read from.
     #[cfg(feature = "verifier")]
+    #[track_caller]
     pub(crate) fn address_of(&self, output: &Output) -> Option<*const std::ffi::c_void> {
-        let tensor = self.graph.output("Plan::address_of", output).ok()?;
+        let call = Call::new("Plan::address_of");
+        let tensor = self.graph.output(call, output).ok()?;
         // SAFETY: the graph keeps its tensors alive.
         Some(unsafe { tensor.as_ref() }.data.cast_const())
     }
@@ -408,17 +463,12 @@ impl Plan {
     /// was made with [`Placement::Separate`].
     #[track_caller]
     pub fn check_sentinels(&self) -> Result<()> {
+        let call = Call::new("Plan::check_sentinels");
         match &self.memory {
             PlanMemory::Separate(memory) => memory.check(),
-            PlanMemory::Pooled { .. } => {
-                let detail =
-                    "pooled tensors have no watched bytes: make the plan with Placement::Separate";
-                Err(Error::Param(OpError::new(
-                    "Plan::check_sentinels",
-                    detail,
-                    Vec::new(),
-                )))
-            }
+            PlanMemory::Pooled { .. } => Err(call.param(
+                "pooled tensors have no watched bytes: make the plan with Placement::Separate",
+            )),
         }
     }
 
@@ -426,16 +476,15 @@ impl Plan {
         &self.partition.devices
     }
 
-    #[track_caller]
-    fn start(&mut self, call: &'static str, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+    fn start(&mut self, call: Call, backends: &mut [Backend], how: How<'_>) -> Result<()> {
         self.check_ready(call, backends)?;
-        let _running = Running::enter(self.devices());
-        self.compute(backends, how)
+        // Dropped last, when all locks are free: a logger may do anything.
+        let _lines = logging::hold();
+        self.compute(call, backends, how)
     }
 
-    #[track_caller]
-    fn check_ready(&self, call: &'static str, backends: &[Backend]) -> Result<()> {
-        let refuse = |detail: String| Err(Error::Param(OpError::new(call, detail, Vec::new())));
+    fn check_ready(&self, call: Call, backends: &[Backend]) -> Result<()> {
+        let refuse = |detail: String| Err(call.param(detail));
         let devices = || backends.iter().map(Backend::device);
         if !devices().eq(self.devices().iter().copied()) {
             return refuse(format!(
@@ -456,12 +505,18 @@ impl Plan {
             .try_for_each(|leaf| leaf.param.check_set(call))
     }
 
-    fn compute(&mut self, backends: &mut [Backend], how: How<'_>) -> Result<()> {
+    fn compute(&mut self, call: Call, backends: &mut [Backend], how: How<'_>) -> Result<()> {
         // A run that is not to wait leaves everything as it was.
         self.finished &= matches!(how, How::Try);
-        let _held = how.lock(&self.accesses)?;
+        let _held = how.lock(call, &self.accesses)?;
         self.finished = false;
+        let running = self.graph.running(|| Run {
+            storages: self.accesses.uses(),
+            pools: backends.iter().filter_map(Backend::pool).collect(),
+            around: inside::run(),
+        });
         let outcome = run_splits(&mut self.partition, backends, how);
+        drop(running);
         // Whatever came of the run, ggml has returned.
         self.graph.resume_panic();
         outcome?;
@@ -488,6 +543,8 @@ enum How<'a> {
     Until(&'a Cancel),
     /// As [`How::Wait`], the nodes repeated.
     Times(usize),
+    /// As [`How::Wait`], with a record of what is dispatched.
+    Traced(&'a RefCell<Vec<Dispatch>>),
 }
 
 /// How often a run that waits for parameters looks at its switch.
@@ -497,21 +554,29 @@ impl<'a> How<'a> {
     fn cancel(self) -> Option<&'a Cancel> {
         match self {
             Self::Until(cancel) => Some(cancel),
-            Self::Wait | Self::Try | Self::Times(_) => None,
+            Self::Wait | Self::Try | Self::Times(_) | Self::Traced(_) => None,
         }
     }
 
-    fn lock(self, accesses: &Accesses) -> Result<Vec<Held<'_>>> {
+    fn trace(self) -> Option<&'a RefCell<Vec<Dispatch>>> {
+        match self {
+            Self::Traced(trace) => Some(trace),
+            Self::Wait | Self::Try | Self::Times(_) | Self::Until(_) => None,
+        }
+    }
+
+    fn lock<'h>(self, call: Call, accesses: &'h Accesses) -> Result<Vec<Held<'h>>> {
         let Self::Until(cancel) = self else {
             let wait = !matches!(self, Self::Try);
-            return accesses.lock(if wait { Wait::Yes } else { Wait::No });
+            return accesses.lock(call, if wait { Wait::Yes } else { Wait::No });
         };
+        let inside = inside::run().is_some();
         loop {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            match accesses.lock(Wait::No) {
-                Err(Error::Busy { .. }) => sleep(LOOK),
+            match accesses.lock(call, Wait::No) {
+                Err(Error::Busy { .. }) if !inside => sleep(LOOK),
                 done => return done,
             }
         }
@@ -536,7 +601,7 @@ fn run_splits(partition: &mut Partition, backends: &mut [Backend], how: How<'_>)
         for graph in graphs {
             // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
             // it runs every node; `check_ready` compared the devices.
-            unsafe { backends[split.device].compute(graph, cancel)? };
+            unsafe { backends[split.device].compute(graph, cancel, how.trace())? };
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! kernels assert afterwards, on threads where an assertion cannot be caught. Our tables hold what the
 //! kernels of ggml 0.26.0 really take; a node must pass its device's table and `supports_op`.
 
+mod blas;
 mod cpu;
 mod metal;
 
@@ -14,6 +15,7 @@ use ggml_sys as sys;
 use crate::device::{Device, DeviceKind};
 use crate::error::Unsupported;
 use crate::graph::node::{self, Node};
+use crate::logging;
 
 /// The reason why a node is refused.
 type Verdict = std::result::Result<(), String>;
@@ -36,7 +38,7 @@ pub(crate) unsafe fn check(
         ),
         // SAFETY: the device lives as long as the process, the caller vouches for the tensor.
         Ok(Some(node)) => (
-            table(device, &node).and_then(|()| unsafe { ask(device, tensor) }),
+            table(device, &node).and_then(|()| unsafe { ask(device, tensor, &node) }),
             node.operands(),
         ),
     };
@@ -62,14 +64,35 @@ fn table(device: Device, node: &Node) -> Verdict {
 
 /// # Safety
 /// `tensor` and its operands must be alive.
-unsafe fn ask(device: Device, tensor: NonNull<sys::ggml_tensor>) -> Verdict {
+unsafe fn ask(device: Device, tensor: NonNull<sys::ggml_tensor>, node: &Node) -> Verdict {
+    // Metal looks pipelines up under a lock.
+    let _lines = logging::hold();
     // SAFETY: the device lives as long as the process, the caller vouches for the tensor.
     if unsafe { sys::ggml_backend_dev_supports_op(device.as_ptr(), tensor.as_ptr()) } {
-        Ok(())
-    } else {
-        Err("the device's supports_op refuses it".to_owned())
+        return Ok(());
     }
+    let known = if device.is_metal() {
+        metal::refused(node)
+    } else if device.registry_name() == "BLAS" {
+        blas::refused(node)
+    } else {
+        None
+    };
+    Err(known.unwrap_or_else(|| unexplained(node)))
 }
+
+/// The text of a refusal for which no condition is known: types and layouts stand in front of it.
+fn unexplained(node: &Node) -> String {
+    let types: Vec<_> = node.src.iter().map(|src| src.dtype.name()).collect();
+    format!(
+        "the device's supports_op refuses the op with operands of {}, and this library knows no condition that it breaks: the device \
+         may lack what the kernel needs (bf16, matrices of simdgroups, reductions); {WAY_OUT}",
+        types.join(", ")
+    )
+}
+
+/// What helps against any refusal of a device that is not the CPU.
+pub(crate) const WAY_OUT: &str = "run the plan with a Scheduler that has the CPU too";
 
 /// Fails with `reason` unless `holds`.
 fn require(holds: bool, reason: impl Into<String>) -> Verdict {

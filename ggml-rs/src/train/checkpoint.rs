@@ -10,7 +10,8 @@ use super::plans::OURS;
 use super::{Dataset, Progress, TrainError, Trainer, atomic};
 use crate::dtype::DType::{self, F32};
 use crate::error::{Error, Result};
-use crate::files::gguf::{Builder, Gguf, Metadata};
+use crate::files::gguf::{Builder, Gguf, Metadata, Value};
+use crate::files::with_path;
 use crate::params::Param;
 use crate::shape::Shape;
 
@@ -70,17 +71,23 @@ impl<D: Dataset> Trainer<D> {
     pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let mut file = Gguf::open(path)?;
-        self.check_same(file.metadata())?;
-        let progress = self.read_progress(file.metadata(), path)?;
-        let loss_sum = file.metadata().get("train.loss_sum")?;
+        check_kind(file.metadata(), path)?;
         // Everything is read before anything changes.
-        self.check_tensors(&file)?;
+        let read_keys = |file: &Gguf<File>| {
+            self.check_same(file.metadata())?;
+            let progress = self.read_progress(file.metadata(), path)?;
+            let loss_sum = file.metadata().get("train.loss_sum")?;
+            self.check_tensors(file)?;
+            Ok((progress, loss_sum))
+        };
+        let (progress, loss_sum) = read_keys(&file).map_err(|error| with_path(error, path))?;
         let kept = self.kept();
         let kept = kept
             .iter()
             .map(|param| read(&mut file, param.name(), param));
         let kept = kept.collect::<Result<Vec<_>>>()?;
-        let best = self.read_best(&mut file, path)?;
+        let best = self.read_best(&mut file, path);
+        let best = best.map_err(|error| with_path(error, path))?;
         // Until all of it is written.
         self.torn = true;
         for (param, values) in self.kept().iter().zip(&kept) {
@@ -202,6 +209,21 @@ impl<D: Dataset> Trainer<D> {
             waited,
             weights: weights.collect::<Result<_>>()?,
         }))
+    }
+}
+
+/// # Errors
+/// [`TrainError::Checkpoint`] for a file that no trainer wrote.
+fn check_kind(metadata: &Metadata, path: &Path) -> Result<()> {
+    const KEY: &str = "train.version";
+    match metadata.find::<&Value>(KEY) {
+        Ok(Some(_)) => Ok(()),
+        _ => Err(broken(
+            path,
+            format!(
+                "a GGUF file, but not a checkpoint: it has no key `{KEY}`, which Trainer::save writes (Gguf::load_into reads weights alone)"
+            ),
+        )),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::early_stop::Best;
 use super::{Dataset, EarlyStop, Evaluation, StepReport, Task, TrainError, Trainer, checkpoint};
 use crate::backend::Executor;
-use crate::error::Result;
+use crate::error::{Moved, Result, here};
 
 /// What a run reports.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -206,6 +206,7 @@ impl<D: Dataset> Trainer<D> {
     ///
     /// # Panics
     /// Where the callback panics, or the data set does.
+    #[track_caller]
     pub fn fit(&mut self, on: &mut impl Executor, mut fit: Fit<'_>) -> Result<Finish> {
         fit.check()?;
         self.check_ends(&fit)?;
@@ -254,6 +255,7 @@ impl<D: Dataset> Trainer<D> {
         }
     }
 
+    #[track_caller]
     fn save_to(&self, fit: &Fit<'_>) -> Result<()> {
         match &fit.checkpoint {
             Some((path, _)) => self.save(path),
@@ -262,6 +264,7 @@ impl<D: Dataset> Trainer<D> {
     }
 
     /// Nothing changes before the evaluation has succeeded.
+    #[track_caller]
     fn close_epoch(&mut self, on: &mut impl Executor, fit: &Fit<'_>) -> Result<EpochReport> {
         let validation = match fit.validation {
             Some((data, task)) => Some(self.evaluate(on, data, task)?),
@@ -282,7 +285,9 @@ impl<D: Dataset> Trainer<D> {
     }
 
     /// Remembers the weights where they are the best so far, and says whether they are.
+    #[track_caller]
     fn judge(&mut self, rule: EarlyStop, loss: f64) -> Result<bool> {
+        let at = here();
         if rule.improves(self.best.as_ref(), loss) {
             let weights = self.trained.weights.iter();
             self.best = Some(Best {
@@ -291,7 +296,8 @@ impl<D: Dataset> Trainer<D> {
                 waited: 0,
                 weights: weights
                     .map(|weight| weight.read_f32())
-                    .collect::<Result<_>>()?,
+                    .collect::<Result<_>>()
+                    .moved_to(at)?,
             });
             return Ok(true);
         }
@@ -301,11 +307,15 @@ impl<D: Dataset> Trainer<D> {
         Ok(false)
     }
 
+    #[track_caller]
     fn take_best(&self) -> Result<()> {
+        let at = here();
         let Some(best) = &self.best else {
             return Ok(());
         };
         let mut weights = self.trained.weights.iter().zip(&best.weights);
-        weights.try_for_each(|(weight, values)| weight.set_f32(values))
+        weights
+            .try_for_each(|(weight, values)| weight.set_f32(values))
+            .moved_to(at)
     }
 }

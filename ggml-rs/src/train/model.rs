@@ -2,7 +2,7 @@
 
 use super::{Dataset, TrainError, data};
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Moved, Result};
 use crate::graph::{Builder, Input, Tensor};
 use crate::plan::Plan;
 
@@ -82,10 +82,15 @@ impl Dims {
     }
 
     /// The inputs of a batch.
-    pub fn batch<'g>(&self, g: Builder<'g>, samples: usize) -> Result<(Batch<'g>, BatchInputs)> {
+    pub fn batch<'g>(
+        &self,
+        call: Call,
+        g: Builder<'g>,
+        samples: usize,
+    ) -> Result<(Batch<'g>, BatchInputs)> {
         let input = |name: &str, dims: &[usize]| {
             let dims = [dims, &[samples]].concat();
-            g.input(name, DType::F32, &dims[..])
+            g.input(name, DType::F32, &dims[..]).moved_to(call.at)
         };
         let (features, features_in) = input("features", &self.features)?;
         let (labels, labels_in) = input("labels", &self.labels)?;
@@ -133,26 +138,32 @@ impl Dims {
 }
 
 impl BatchInputs {
+    /// Sets what the plan needs: a forward alone needs no labels.
     pub fn set(&self, plan: &mut Plan, batch: &HostBatch) -> Result<()> {
-        plan.set_f32(&self.features, &batch.features)?;
-        plan.set_f32(&self.labels, &batch.labels)
+        for (input, values) in [
+            (&self.features, &batch.features),
+            (&self.labels, &batch.labels),
+        ] {
+            if plan.needs(input)? {
+                plan.set_f32(input, values)?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// Checks that a model's outputs have the samples in their last dimension.
 ///
 /// # Errors
-/// [`Error::Shape`].
-pub(super) fn check_outputs(outputs: Tensor<'_>, samples: usize) -> Result<()> {
+/// [`Error::Shape`](crate::Error::Shape).
+pub(super) fn check_outputs(call: Call, outputs: Tensor<'_>, samples: usize) -> Result<()> {
     let ne = outputs.shape().ne();
     let last = ne.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
     // Behind every shape there is a dimension of 1.
     if samples == 1 || last == samples {
         return Ok(());
     }
-    Err(Error::Shape(OpError::new(
-        "Forward::outputs",
-        format!("{ne:?} for a batch of {samples} samples: the last dimension must be the samples"),
-        Vec::new(),
+    Err(call.shape(format!(
+        "Forward::outputs is {ne:?} for a batch of {samples} samples: the last dimension must be the samples"
     )))
 }

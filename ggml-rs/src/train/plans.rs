@@ -7,8 +7,8 @@ use super::model::{BatchInputs, Dims, HostBatch, Model, check_outputs};
 use super::{Clip, Optimizer, TrainError};
 use crate::backend::Executor;
 use crate::dtype::DType::F32;
-use crate::error::{Error, Result};
-use crate::graph::{Builder, Graph, Input, Output, Tensor};
+use crate::error::{Call, Error, Moved, Result};
+use crate::graph::{Builder, Gradients, Graph, Input, Output, Tensor};
 use crate::params::{Param, Params};
 use crate::plan::{Plan, PlanOptions};
 
@@ -74,6 +74,7 @@ pub(super) struct GradientPlan {
 
 impl GradientPlan {
     pub fn new(
+        call: Call,
         on: &impl Executor,
         dims: &Dims,
         model: &Model,
@@ -86,24 +87,17 @@ impl GradientPlan {
                 .weights
                 .iter()
                 .map(|w| g.param(&w))
-                .collect::<Result<_>>()?;
-            let (batch, inputs) = dims.batch(g, samples)?;
+                .collect::<Result<_>>()
+                .moved_to(call.at)?;
+            let (batch, inputs) = dims.batch(call, g, samples)?;
             let forward = model(g, batch)?;
-            check_outputs(forward.outputs, samples)?;
+            check_outputs(call, forward.outputs, samples)?;
             // The part of the step's samples that this batch is, so that the sums are means over all of them.
-            let (share, share_in) = g.input("share", F32, [1])?;
-            let gradients = g.backward(forward.loss.mul(share)?)?;
-            let mut squares = Vec::new();
-            for ((index, weight), &tensor) in trained.weights.iter().enumerate().zip(&marked) {
-                let param = || weight.name().to_owned();
-                gradients
-                    .of(tensor)
-                    .map_err(|_| TrainError::Unused { param: param() })?;
-                let sum = g.weight(&nth(&trained.sums, index))?;
-                let sum = gradients.accumulate(tensor, sum)?;
-                squares.push(g.output(&format!("squares {index}"), sum.sqr()?.sum()?)?);
-            }
-            let loss = g.output("loss", forward.loss)?;
+            let (share, share_in) = g.input("share", F32, [1]).moved_to(call.at)?;
+            let loss = forward.loss.mul(share).moved_to(call.at)?;
+            let gradients = g.backward(loss).moved_to(call.at)?;
+            let squares = sums(g, trained, &marked, &gradients).moved_to(call.at)?;
+            let loss = g.output("loss", forward.loss).moved_to(call.at)?;
             Ok((inputs, share_in, loss, squares))
         })?;
         Ok(Self {
@@ -130,6 +124,26 @@ impl GradientPlan {
             .map(|output| Ok(self.plan.read_f32(output)?[0]))
             .collect()
     }
+}
+
+/// Adds the gradients to the sums, and squares these.
+fn sums<'g>(
+    g: Builder<'g>,
+    trained: &Trained,
+    marked: &[Tensor<'g>],
+    gradients: &Gradients<'g>,
+) -> Result<Vec<Output>> {
+    let mut squares = Vec::new();
+    for ((index, weight), &tensor) in trained.weights.iter().enumerate().zip(marked) {
+        let param = || weight.name().to_owned();
+        gradients
+            .of(tensor)
+            .map_err(|_| TrainError::Unused { param: param() })?;
+        let sum = g.weight(&nth(&trained.sums, index))?;
+        let sum = gradients.accumulate(tensor, sum)?;
+        squares.push(g.output(&format!("squares {index}"), sum.sqr()?.sum()?)?);
+    }
+    Ok(squares)
 }
 
 /// One step of the optimizer by the sums, which are zero afterwards.
@@ -160,9 +174,9 @@ impl StepPlan {
                     _ => sum,
                 };
                 let weight = g.param(&weight)?;
-                let stepped = step(g, trained, index, weight, gradient, settings)?;
-                g.output(&format!("stepped {index}"), stepped)?;
-                g.output(&format!("cleared {index}"), sum.fill_inplace(0.0)?)?;
+                // Both write to parameters, so they run without being outputs.
+                step(g, trained, index, weight, gradient, settings)?;
+                sum.fill_inplace(0.0)?;
             }
             Ok((settings_in, factor.map(|(_, input)| input)))
         })?;
@@ -217,16 +231,22 @@ pub(super) struct ForwardPlan {
 }
 
 impl ForwardPlan {
-    pub fn new(on: &impl Executor, dims: &Dims, model: &Model, samples: usize) -> Result<Self> {
+    pub fn new(
+        call: Call,
+        on: &impl Executor,
+        dims: &Dims,
+        model: &Model,
+        samples: usize,
+    ) -> Result<Self> {
         let (graph, (batch, outputs)) = Graph::build(|g| {
-            let (batch, inputs) = dims.batch(g, samples)?;
+            let (batch, inputs) = dims.batch(call, g, samples)?;
             let outputs = model(g, batch)?.outputs;
-            check_outputs(outputs, samples)?;
+            check_outputs(call, outputs, samples)?;
             let outputs = match outputs.is_contiguous() {
                 true => outputs,
-                false => outputs.cont()?,
+                false => outputs.cont().moved_to(call.at)?,
             };
-            Ok((inputs, g.output("outputs", outputs)?))
+            Ok((inputs, g.output("outputs", outputs).moved_to(call.at)?))
         })?;
         Ok(Self {
             plan: Plan::new(graph, on, PlanOptions::default())?,

@@ -9,7 +9,7 @@ use super::plans::{ForwardPlan, GradientPlan, StepPlan, Trained};
 use super::shuffle::{in_order, shuffle};
 use super::{Batch, Clip, Dataset, Evaluation, Forward, Task, TrainError, TrainOptions, data};
 use crate::backend::Executor;
-use crate::error::Result;
+use crate::error::{Call, Moved, Result, here};
 use crate::graph::Builder;
 use crate::memory::zeros;
 use crate::params::Params;
@@ -82,6 +82,7 @@ impl<D: Dataset> Trainer<D> {
     /// # Errors
     /// [`TrainError::Options`]; [`TrainError::Dataset`]; [`Error::Alloc`](crate::Error::Alloc); [`TrainError::Unused`] for a parameter that the loss does not depend on;
     /// whatever the model returns; what [`Builder::backward`] and [`Plan::new`](crate::Plan::new) refuse.
+    #[track_caller]
     pub fn new(
         on: &impl Executor,
         data: D,
@@ -89,17 +90,19 @@ impl<D: Dataset> Trainer<D> {
         options: TrainOptions,
         model: impl for<'g> Fn(Builder<'g>, Batch<'g>) -> Result<Forward<'g>> + Send + 'static,
     ) -> Result<Self> {
+        let call = Call::new("Trainer::new");
         options.check()?;
         let dims = Dims::of(&data)?;
         dims.check(&data)?;
         let mut order = zeros(data.len(), "the order of samples")?;
         arrange(&mut order, &options, 0);
         let model: Model = Box::new(model);
-        let trained = Trained::new(weights, options.optimizer)?;
-        let step = StepPlan::new(on, &trained, options.optimizer, options.clip)?;
+        let trained = Trained::new(weights, options.optimizer).moved_to(call.at)?;
+        let step = StepPlan::new(on, &trained, options.optimizer, options.clip);
+        let step = step.moved_to(call.at)?;
         let gradients = batch_sizes(order.len(), options.batch)
             .map(|samples| {
-                let plan = GradientPlan::new(on, &dims, &model, &trained, samples)?;
+                let plan = GradientPlan::new(call, on, &dims, &model, &trained, samples)?;
                 Ok((samples, plan))
             })
             .collect::<Result<Vec<_>>>()?;
@@ -145,7 +148,13 @@ impl<D: Dataset> Trainer<D> {
     ///
     /// # Panics
     /// Where the data set or a custom op of the model panics.
+    #[track_caller]
     pub fn step(&mut self, on: &mut impl Executor) -> Result<Option<StepReport>> {
+        let at = here();
+        self.one_step(on).moved_to(at)
+    }
+
+    fn one_step(&mut self, on: &mut impl Executor) -> Result<Option<StepReport>> {
         if self.torn {
             return Err(TrainError::Torn.into());
         }
@@ -273,17 +282,19 @@ impl<D: Dataset> Trainer<D> {
     /// # Errors
     /// [`TrainError::Dataset`] unless samples are as those of the training data, and outputs as many as labels;
     /// [`TrainError::Sample`]; what [`Plan::run`](crate::Plan::run) says.
+    #[track_caller]
     pub fn evaluate(
         &mut self,
         on: &mut impl Executor,
         data: &(impl Dataset + ?Sized),
         task: Task,
     ) -> Result<Evaluation> {
+        let call = Call::new("Trainer::evaluate");
         let mut tally = Tally::new(task);
-        self.each_output(on, data, |outputs, labels| {
+        self.each_output(call, on, data, |outputs, labels| {
             if outputs.len() != labels.len() {
                 let detail = format!(
-                    "{} labels a sample, but {} outputs",
+                    "a sample has {} labels, and the model gives {} outputs for it",
                     labels.len(),
                     outputs.len()
                 );
@@ -299,13 +310,15 @@ impl<D: Dataset> Trainer<D> {
     ///
     /// # Errors
     /// As [`Trainer::evaluate`].
+    #[track_caller]
     pub fn predict(
         &mut self,
         on: &mut impl Executor,
         data: &(impl Dataset + ?Sized),
     ) -> Result<Vec<f32>> {
+        let call = Call::new("Trainer::predict");
         let mut all = Vec::new();
-        self.each_output(on, data, |outputs, _| {
+        self.each_output(call, on, data, |outputs, _| {
             all.extend_from_slice(outputs);
             Ok(())
         })?;
@@ -314,6 +327,7 @@ impl<D: Dataset> Trainer<D> {
 
     fn each_output(
         &mut self,
+        call: Call,
         on: &mut impl Executor,
         data: &(impl Dataset + ?Sized),
         mut each: impl FnMut(&[f32], &[f32]) -> Result<()>,
@@ -323,8 +337,9 @@ impl<D: Dataset> Trainer<D> {
         for start in (0..data.len()).step_by(self.options.batch) {
             let batch = start..(start + self.options.batch).min(data.len());
             self.dims.fetch(data, batch.clone(), &mut self.host)?;
-            let outputs = forward_plan(self, on, batch.len())?;
-            let outputs = self.forward[outputs].1.run(on, &self.host)?;
+            let plan = forward_plan(call, self, on, batch.len())?;
+            let outputs = self.forward[plan].1.run(on, &self.host);
+            let outputs = outputs.moved_to(call.at)?;
             let samples = outputs.chunks_exact(outputs.len() / batch.len());
             for (outputs, labels) in samples.zip(self.host.labels.chunks_exact(labels)) {
                 each(outputs, labels)?;
@@ -342,14 +357,19 @@ struct OfBatch {
 }
 
 /// The place of the plan for batches of so many samples, which is made where there is none.
-fn forward_plan<D>(trainer: &mut Trainer<D>, on: &impl Executor, samples: usize) -> Result<usize> {
+fn forward_plan<D>(
+    call: Call,
+    trainer: &mut Trainer<D>,
+    on: &impl Executor,
+    samples: usize,
+) -> Result<usize> {
     /// Whole batches and the last ones of a few data sets: beyond that, memory is worth more than the time to plan.
     const KEPT: usize = 4;
     let plans = &mut trainer.forward;
     if let Some(known) = plans.iter().position(|(size, _)| *size == samples) {
         return Ok(known);
     }
-    let plan = ForwardPlan::new(on, &trainer.dims, &trainer.model, samples)?;
+    let plan = ForwardPlan::new(call, on, &trainer.dims, &trainer.model, samples)?;
     if plans.len() == KEPT {
         plans.remove(0);
     }

@@ -2,7 +2,9 @@
 
 use ggml_rs::DType::{BF16, F16, F32, I32};
 use ggml_rs::graph::{GluOp, Rope, SoftMax};
-use ggml_rs::{Builder, Conv2d, Result, RowIds, RowIdsOptions, Tensor};
+use ggml_rs::{
+    Builder, Conv2d, Device, Graph, Plan, PlanOptions, Result, RowIds, RowIdsOptions, Tensor,
+};
 
 use crate::slopes::{Frozen, Run, Values, WIDE, check};
 
@@ -283,4 +285,40 @@ fn a_frozen_kernel_of_halves_passes_gradients_to_its_image() {
             );
         }
     }
+}
+
+/// Activations kept as [D, T, B] cost no more than as [D, T*B]: the gradients of weights and biases are summed over all
+/// trailing dimensions at once.
+#[test]
+fn trailing_dimensions_are_summed_at_once() {
+    let computed = |dims: &[usize]| {
+        let (graph, ()) = Graph::build(|g| {
+            let (x, _) = g.input("x", F32, dims)?;
+            let weight = |name, dims: [usize; 2]| {
+                let (weight, _) = g.input(name, F32, dims)?;
+                weight.set_param()
+            };
+            let (w, b) = (weight("w", [8, 6])?, weight("b", [6, 1])?);
+            let (scale, v) = (weight("scale", [6, 1])?, weight("v", [6, 2])?);
+            let hidden = w
+                .mul_mat(x)?
+                .add(b)?
+                .gelu_erf()?
+                .rms_norm(1e-5)?
+                .mul(scale)?;
+            let loss = v.mul_mat(hidden)?.sum()?;
+            let gradients = g.backward(loss)?;
+            for weight in [w, b, scale, v] {
+                g.output("", gradients.of(weight)?)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        let backend = Device::cpu().unwrap().open().unwrap();
+        let plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+        plan.assigned().map(|node| node.op).collect::<Vec<_>>()
+    };
+    let flat = computed(&[8, 24]);
+    assert_eq!(computed(&[8, 6, 4]), flat);
+    assert_eq!(computed(&[8, 3, 4, 2]), flat);
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod child;
+pub mod children;
 pub mod forward;
 pub mod router;
 

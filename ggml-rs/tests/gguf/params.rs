@@ -168,3 +168,74 @@ fn an_error_names_the_file() {
         }
     ));
 }
+
+/// Integers have a reader of their own, and the others say which.
+#[test]
+fn integers_are_read_from_files_and_parameters() {
+    let saved = params(Device::cpu().unwrap());
+    let ids = saved.get("ids").unwrap();
+    assert_eq!(ids.read_i32().unwrap(), [1, -2, 3]);
+    ids.set_i32(&[4, 5, -6]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.gguf");
+    let to = std::fs::File::create(&path).unwrap();
+    Builder::new().save(to, saved.iter()).unwrap();
+    let mut file = Gguf::open(&path).unwrap();
+    assert_eq!(file.read_i32("ids").unwrap(), [4, 5, -6]);
+    let said = |error: Error, words: &[&str]| {
+        let text = error.to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    };
+    let tensor = format!("tensor `ids` of {}", path.display());
+    let error = file.read_f32("ids").unwrap_err();
+    said(
+        error,
+        &[
+            "Gguf::read_f32()",
+            &tensor,
+            "i32 does not convert to f32: use read_i32",
+        ],
+    );
+    let error = file.read_i32("f32").unwrap_err();
+    said(error, &["tensor `f32` of", "f32 values: use read_f32"]);
+    let error = ids.read_f32().unwrap_err();
+    said(
+        error,
+        &[
+            "Param::read_f32()",
+            "parameter `ids`: i32 does not convert to f32: use read_i32",
+        ],
+    );
+    let error = saved.get("v").unwrap_err();
+    said(
+        error,
+        &["no parameter is named `v`; the parameters are `f32`, `f16`,"],
+    );
+}
+
+#[test]
+fn a_file_without_tensors_says_so() {
+    let cpu = Device::cpu().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.gguf");
+    let to = std::fs::File::create(&path).unwrap();
+    Builder::new().save(to, []).unwrap();
+    let text = Gguf::open(&path)
+        .unwrap()
+        .load(cpu)
+        .unwrap_err()
+        .to_string();
+    let words = format!(
+        "{} has no tensors, so there is nothing to load",
+        path.display()
+    );
+    assert!(text.contains(&words), "{text}");
+    let saved = params(cpu);
+    let bytes = Builder::new().save(Vec::new(), saved.iter()).unwrap();
+    let mut file = Gguf::read(Cursor::new(&bytes)).unwrap();
+    let text = file.load_where(cpu, |_| false).unwrap_err().to_string();
+    assert!(
+        text.contains("none of the 6 tensors of the file is wanted"),
+        "{text}"
+    );
+}

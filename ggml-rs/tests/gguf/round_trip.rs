@@ -172,7 +172,7 @@ fn a_key_of_another_type_names_both() {
     );
     assert_eq!(
         text(metadata.get::<&[f32]>("texts").unwrap_err()),
-        "file: key `texts`: is array of string, not array of f32"
+        "file: key `texts`: is array of string, not array of f32 (`&[String]` in Rust)"
     );
     assert_eq!(
         text(metadata.get::<u32>("other").unwrap_err()),

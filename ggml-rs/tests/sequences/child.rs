@@ -7,13 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ggml_rs::Device;
 
+use crate::common::children::{AT, END, FAULT, MOVE};
 use crate::sequence::{Counts, Outcome, World};
-
-/// Lines of a child's report, by their first character.
-pub const AT: char = '@';
-pub const FAULT: char = '!';
-pub const MOVE: char = '=';
-pub const END: char = '#';
 
 /// Runs `seeds`. `how` is `tell` to name every move on stderr, or `abort` and a seed at which to die, for the test of the parent.
 pub fn run(device: &str, seeds: Range<u64>, how: &[String]) {

@@ -15,7 +15,6 @@ mod covered;
 mod draw;
 mod fill;
 mod moves;
-mod parent;
 mod sequence;
 mod table;
 
@@ -23,6 +22,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::process::ExitCode;
 
+use common::children::{self, Job, Report};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Enough for every op to run some hundred times.
@@ -70,14 +70,26 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
+/// Children that run sequences on a device.
+fn job(device: &str) -> Job<'_> {
+    Job {
+        test: "sequences",
+        what: device,
+        how: &[],
+        set: None,
+        range: 1000,
+        enough: 20,
+    }
+}
+
 fn wanted(usual: u64) -> u64 {
     let set = env::var("GGML_RS_SEQUENCES").ok();
     set.map_or(usual, |text| text.parse().expect("a number of sequences"))
 }
 
 /// Runs seeds 0 to `count`. Fails for faults, and where too few sequences ran to show anything.
-fn sequences(device: &str, count: u64) -> Result<parent::Report, Failed> {
-    let report = parent::run(device, 0..count, &[]);
+fn sequences(device: &str, count: u64) -> Result<Report, Failed> {
+    let report = children::run(job(device), 0..count);
     let [ran, refused, stopped] = report.ends;
     println!("{device}: {ran} sequences ran, {refused} were refused, {stopped} were stopped");
     for (name, [made, refused, ran]) in &report.moves {
@@ -88,7 +100,7 @@ fn sequences(device: &str, count: u64) -> Result<parent::Report, Failed> {
         for (seed, fault) in &report.faults {
             lines.push(format!(
                 "seed {seed}: {fault}\n  {}",
-                parent::again(device, *seed)
+                children::again(job(device), *seed)
             ));
         }
         return Err(lines.join("\n").into());
@@ -106,7 +118,7 @@ fn sequences(device: &str, count: u64) -> Result<parent::Report, Failed> {
 }
 
 /// Every op ran, somewhere.
-fn ran_enough(report: &parent::Report, count: u64) -> Result<(), Failed> {
+fn ran_enough(report: &Report, count: u64) -> Result<(), Failed> {
     let idle: Vec<&str> = report
         .moves
         .iter()
@@ -161,7 +173,11 @@ fn constructors_are_found() -> Result<(), Failed> {
 
 /// A signal is seen, the seed is named, and the seeds behind it run.
 fn dead_children() -> Result<(), Failed> {
-    let report = parent::run("CPU", 0..8, &["abort", "3"]);
+    let job = Job {
+        how: &["abort", "3"],
+        ..job("CPU")
+    };
+    let report = children::run(job, 0..8);
     let ended: u64 = report.ends.iter().sum();
     match report.faults.as_slice() {
         [(3, fault)] if cfg!(not(unix)) || fault.starts_with("signal 6") => {}

@@ -277,3 +277,30 @@ fn the_wrong_backend_tears_nothing() {
     }
     assert!(trainer.step(&mut backend).unwrap().is_some());
 }
+
+/// A GGUF that no trainer wrote, and one that is not whole: the file is named.
+#[test]
+fn what_is_no_checkpoint_is_named() {
+    use ggml_rs::files::gguf::Builder;
+    let (device, backend) = cpu();
+    let data = data(20, 1);
+    let params = weights(device, 5);
+    let mut trainer = trainer(&backend, &data, &params, TrainOptions::default());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let other = Builder::new().save(Vec::new(), params.iter()).unwrap();
+    std::fs::write(&path, other).unwrap();
+    let text = trainer.restore(&path).unwrap_err().to_string();
+    let name = path.display().to_string();
+    assert!(
+        text.contains(&name) && text.contains("not a checkpoint: it has no key `train.version`"),
+        "{text}"
+    );
+    let part = Builder::new().set("train.version", 1_u32).unwrap();
+    std::fs::write(&path, part.save(Vec::new(), []).unwrap()).unwrap();
+    let text = trainer.restore(&path).unwrap_err().to_string();
+    assert!(
+        text.contains(&name) && text.contains("key `train."),
+        "{text}"
+    );
+}

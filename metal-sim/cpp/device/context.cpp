@@ -135,6 +135,7 @@ ggml_status ggml_metal_graph_compute(ggml_metal_t ctx, ggml_cgraph * gf) {
         commands.failed = true;  // what is encoded and has not run is dropped
     }
     ggml_metal_op_free(ops);  // ends the encoder: what was encoded behind the last barrier runs here
+    metal_sim::end_ops();
     if (status == GGML_STATUS_SUCCESS && commands.failed) {
         status = GGML_STATUS_FAILED;
     }

@@ -120,7 +120,7 @@ ggml_metal_device_t ggml_metal_device_init(int device, int n_devices) {
     return dev;
 }
 
-// Called by a static destructor: buffers may still be alive, and keep what they need of the device.
+// Nobody calls it: devices live as long as the process. Buffers that are alive keep what they need of the device.
 void ggml_metal_device_free(ggml_metal_device_t dev) {
     ggml_metal_fusion_info_free(dev->finfo);
     ggml_metal_library_free(dev->library);

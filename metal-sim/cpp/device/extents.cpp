@@ -18,7 +18,8 @@ struct op_in_progress {
     std::vector<memory_extent> extents;
 };
 
-thread_local op_in_progress op;
+// Freed at the end of a graph, not with the thread: what else ends with the thread may compute after that.
+thread_local op_in_progress * op = nullptr;
 
 bool overlap(const ggml_tensor * a, const ggml_tensor * b) {
     const char * const pa = static_cast<const char *>(a->data);
@@ -49,29 +50,42 @@ size_t extent_of(const ggml_tensor * t) {
 }  // namespace
 
 void begin_op(const ggml_tensor * node) {
-    op.extents.clear();
-    op.result = begins_unwritten(node) ? node : nullptr;
+    if (op == nullptr) {
+        op = new op_in_progress;
+    }
+    op->extents.clear();
+    op->result = begins_unwritten(node) ? node : nullptr;
+}
+
+void end_ops() {
+    delete op;
+    op = nullptr;
 }
 
 void note_tensor(const ggml_tensor * t, unsigned char * data, size_t available) {
+    if (op == nullptr) {
+        return;
+    }
     memory_extent e;
     e.begin = data;
     e.size  = std::min(extent_of(t), available);
     std::snprintf(e.name, sizeof(e.name), "%s", t->name);
-    const auto known = std::find_if(op.extents.begin(), op.extents.end(), [&](const memory_extent & other) {
+    const auto known = std::find_if(op->extents.begin(), op->extents.end(), [&](const memory_extent & other) {
         return other.begin == e.begin && other.size == e.size;
     });
-    if (known != op.extents.end()) {
+    if (known != op->extents.end()) {
         return;
     }
-    if (t == op.result) {
+    if (t == op->result) {
         e.fresh = std::make_shared<bool>(true);
     }
-    op.extents.push_back(std::move(e));
+    op->extents.push_back(std::move(e));
 }
 
 void give_extents(compute_dispatch & d) {
-    d.extents = op.extents;
+    if (op != nullptr) {
+        d.extents = op->extents;
+    }
 }
 
 }  // namespace metal_sim

@@ -11,6 +11,9 @@ namespace metal_sim {
 // The op of `node` is about to be encoded.
 void begin_op(const ggml_tensor * node);
 
+// All ops of a graph are encoded.
+void end_ops();
+
 // ggml asks where `t` lies: at `data`.
 void note_tensor(const ggml_tensor * t, unsigned char * data, size_t available);
 
@@ -20,6 +23,8 @@ void give_extents(compute_dispatch & d);
 #else
 
 inline void begin_op(const ggml_tensor *) {}
+
+inline void end_ops() {}
 
 inline void note_tensor(const ggml_tensor *, unsigned char *, size_t) {}
 

@@ -17,22 +17,10 @@ namespace metal_sim {
 namespace {
 
 // A core with a thread of its own. It sleeps until a dispatch is offered; the thread that offers it works too and never
-// waits for one that is slow to wake up.
+// waits for one that is slow to wake up. It ends with the process.
 class helper {
   public:
     explicit helper(const settings & how) : core_(how) {}
-
-    ~helper() {
-        if (!thread_.joinable()) {
-            return;
-        }
-        {
-            const std::lock_guard<std::mutex> guard(lock_);
-            stop_ = true;
-        }
-        changed_.notify_all();
-        thread_.join();
-    }
 
     bool start() {
         try {
@@ -64,10 +52,7 @@ class helper {
     void run() noexcept {
         std::unique_lock<std::mutex> guard(lock_);
         for (;;) {
-            changed_.wait(guard, [this] { return stop_ || offered_ != nullptr; });
-            if (stop_) {
-                return;
-            }
+            changed_.wait(guard, [this] { return offered_ != nullptr; });
             dispatch_in_progress * const taken = offered_;
             offered_                           = nullptr;
             busy_                              = true;
@@ -85,22 +70,14 @@ class helper {
     std::condition_variable changed_;
     dispatch_in_progress *  offered_ = nullptr;
     bool                    busy_    = false;
-    bool                    stop_    = false;
 };
 
 class dispatcher {
   public:
-    // Never destroyed, since another thread may dispatch while the process exits. Only the helpers end with the module,
-    // which may be a plugin about to be unmapped.
+    // Never destroyed, and its helpers never joined, since another thread may dispatch while the process exits. ggml never
+    // unmaps a plugin that it has registered.
     static dispatcher & instance() {
-        struct end_helpers {
-            dispatcher & d;
-
-            ~end_helpers() { d.end_helpers(); }
-        };
-
-        static dispatcher &      d = *new dispatcher;
-        static const end_helpers at_exit{ d };
+        static dispatcher & d = *new dispatcher;
         return d;
     }
 
@@ -138,11 +115,6 @@ class dispatcher {
     }
 
   private:
-    void end_helpers() {
-        const std::lock_guard<std::mutex> guard(lock_);
-        helpers_.clear();
-    }
-
     dispatcher() : settings_(settings::from_environment()), core_(settings_) {
         for (uint32_t i = 1; i < settings_.threads; ++i) {
             auto h = std::make_unique<helper>(settings_);

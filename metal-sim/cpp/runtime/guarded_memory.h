@@ -19,9 +19,8 @@ class guarded_memory {
     // Maps at least `size` bytes of zeros. False when the system refuses. At most once.
     bool map(size_t size);
 
-    // The same, of poison, and behind it 4 MiB of poison that can only be read: a GPU survives a read behind a buffer,
-    // and some of ggml's kernels read rows whose results they drop. A write there is a SIGSEGV. Poison costs no memory
-    // until it is overwritten.
+    // The same, of poison, and behind it 4 MiB of poison that can only be read, as a GPU survives a read behind a buffer;
+    // none with METAL_SIM_BEHIND=guard. A write there is a SIGSEGV. Poison costs no memory until it is overwritten.
     bool map_poisoned(size_t size);
 
     unsigned char * begin() const { return begin_; }

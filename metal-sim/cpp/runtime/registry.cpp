@@ -57,8 +57,9 @@ class library {
 }  // namespace
 
 const kernel_entry * find_kernel(const char * host_name, bool tensor) {
-    static const library plain(false);
-    static const library with_tensor(true);
+    // Never destroyed, since another thread may look one up while the process exits.
+    static const library & plain       = *new library(false);
+    static const library & with_tensor = *new library(true);
     return (tensor ? with_tensor : plain).find(host_name);
 }
 

@@ -74,6 +74,11 @@ settings settings::from_environment() {
             s.error = "METAL_SIM_LOCKSTEP=strict: this simulator was built without its verifier";
         }
     }
+    if (const char * text = std::getenv("METAL_SIM_BEHIND")) {
+        if (std::strcmp(text, "readable") != 0 && std::strcmp(text, "guard") != 0) {
+            s.error = std::string("METAL_SIM_BEHIND=") + text + ": expected readable or guard";
+        }
+    }
     return s;
 }
 

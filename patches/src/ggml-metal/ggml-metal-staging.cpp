@@ -58,7 +58,8 @@ private:
 };
 
 missing_kernels & missing() {
-    static missing_kernels kernels;
+    // never destroyed: a thread may ask while the process exits
+    static missing_kernels & kernels = *new missing_kernels;
 
     return kernels;
 }

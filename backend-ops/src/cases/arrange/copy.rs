@@ -349,8 +349,64 @@ fn orders(sorted: [usize; 4]) -> Vec<[usize; 4]> {
     orders
 }
 
+/// Destinations whose rows are not packed, or lie apart and are of another length than the source's; blocks made of floats that are
+/// not packed, and read into such.
+fn spread() -> Vec<Cpy> {
+    const PAIRS: [(DType, DType); 10] = [
+        (DType::F32, DType::F32),
+        (DType::F32, DType::F16),
+        (DType::F32, DType::BF16),
+        (DType::F32, DType::I32),
+        (DType::F16, DType::F32),
+        (DType::F16, DType::F16),
+        (DType::BF16, DType::F32),
+        (DType::BF16, DType::BF16),
+        (DType::I32, DType::F32),
+        (DType::I32, DType::I32),
+    ];
+    let mut cases = Vec::new();
+    for (src, dst) in PAIRS {
+        let ragged = Cpy::new(src, dst, [33, 3, 2, 2], UNPERMUTED);
+        cases.extend(
+            [TRANSPOSED, [2, 0, 1, 3], [3, 2, 1, 0]].map(|permute_dst| Cpy {
+                permute_dst,
+                ..ragged.clone()
+            }),
+        );
+        cases.push(Cpy {
+            permute_src: TRANSPOSED,
+            ne_dst: Some([11, 4, 3, 3]),
+            dst_alloc: Some([13, 5, 4, 3]),
+            ..ragged.clone()
+        });
+        cases.push(Cpy {
+            ne_dst: Some([4, 33, 3, 1]),
+            permute_dst: TRANSPOSED,
+            ..ragged
+        });
+    }
+    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
+        let block = dtype.block_len();
+        cases.push(Cpy::new(DType::F32, dtype, [3, block, 2, 1], TRANSPOSED));
+        cases.extend([DType::F32, DType::F16].into_iter().flat_map(|dst| {
+            let rows = Cpy::new(dtype, dst, [block, 3, 2, 1], UNPERMUTED);
+            let transposed = Cpy {
+                permute_dst: TRANSPOSED,
+                ..rows.clone()
+            };
+            let reshaped = Cpy {
+                ne_dst: Some([6, block, 1, 1]),
+                dst_alloc: Some([7, block, 1, 1]),
+                ..rows
+            };
+            [transposed, reshaped]
+        }));
+    }
+    cases
+}
+
 /// Ours: the quantized types to F16, for which most kernels are our addition, and those that upstream leaves out; ragged rows,
-/// single values, integers, other layouts, extreme values.
+/// single values, integers, other layouts of both sides, extreme values.
 pub(super) fn ours() -> Vec<Box<dyn Case>> {
     const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
     let mut plain = Vec::new();
@@ -369,6 +425,7 @@ pub(super) fn ours() -> Vec<Box<dyn Case>> {
             pairs.map(move |(src, dst)| Cpy::new(src, dst, ne, axes))
         }));
     }
+    plain.extend(spread());
     for dtype in [DType::I8, DType::I16, DType::I64] {
         plain.extend([UNPERMUTED, TRANSPOSED].map(|axes| Cpy::same(dtype, [33, 2, 3, 1], axes)));
     }

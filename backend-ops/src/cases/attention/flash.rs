@@ -26,8 +26,8 @@ pub struct FlashCase {
     sinks: bool,
     max_bias: f32,
     logit_softcap: f32,
-    /// Upstream's precision, f32 or the default. It is a wish that no kernel of CPU and Metal reads, and is not built: ggml-rs
-    /// has a promise in its place, which both devices would break for most types.
+    /// Upstream's precision, f32 or the default. It is a wish that no kernel of Metal reads, and is not built: ggml-rs has a
+    /// promise in its place, which Metal refuses.
     float: bool,
     /// Ours: that promise.
     promised: bool,
@@ -37,6 +37,8 @@ pub struct FlashCase {
     permute: [usize; 4],
     /// Ours: a mask by place instead of by blocks.
     causal: bool,
+    /// Ours: what every value is, so that the result is too, however many keys there are; 0: values are random.
+    constant: f32,
 }
 
 const UNPERMUTED: [usize; 4] = [0, 1, 2, 3];
@@ -68,6 +70,7 @@ impl FlashCase {
             type_v: DType::F16,
             permute: UNPERMUTED,
             causal: false,
+            constant: 0.0,
         }
     }
 
@@ -111,7 +114,12 @@ impl FlashCase {
     fn cache(&self, name: &'static str, dtype: DType, head: usize) -> Operand {
         let mut ne = self.lying([head, self.kv, self.nh, self.nr23[1]]);
         ne[1] *= 2;
-        Operand::new(name, dtype, ne)
+        let cache = Operand::new(name, dtype, ne);
+        let holds_values = name == "v" || self.shares_cache();
+        match self.constant != 0.0 && holds_values {
+            true => cache.init(Init::Constant(self.constant)),
+            false => cache,
+        }
     }
 
     fn used<'g>(&self, cache: Tensor<'g>, head: usize) -> ggml_rs::Result<Tensor<'g>> {
@@ -150,6 +158,7 @@ impl Case for FlashCase {
             .with("permute", self.permute)
             .with_unless_default("causal", self.causal, false)
             .with_unless_default("promised", self.promised, false)
+            .with_unless_default("v", self.constant, 0.0)
             .to_string()
     }
 
@@ -210,7 +219,15 @@ impl Case for FlashCase {
     }
 
     fn max_nmse(&self, _choices: Choices) -> f64 {
-        5e-4
+        if self.promised {
+            // Nothing is rounded but to F32.
+            1e-10
+        } else if self.constant != 0.0 {
+            // Weights add up to 1 whatever the scores are rounded to; a half stands for a value of blocks on Metal.
+            1e-6
+        } else {
+            5e-4
+        }
     }
 
     /// The two products.
@@ -390,14 +407,73 @@ pub(super) fn ours() -> Vec<FlashCase> {
             ..FlashCase::new([128, 128], 3, [4, 1], kv, nb)
         });
     }
-    cases.extend(
-        [DType::F32, DType::F16, DType::Q8_0].map(|dtype| FlashCase {
+    cases.extend(promised());
+    cases.extend(constant());
+    cases
+}
+
+/// Floats to the end, for every type of a cache: by rows, with keys in parts, and in tiles.
+fn promised() -> Vec<FlashCase> {
+    let of = |dtype| {
+        [(65, 3), (600, 1), (65, 70)].map(|(kv, nb)| FlashCase {
             promised: true,
-            type_k: dtype,
-            type_v: dtype,
-            ..FlashCase::new([64, 64], 2, [2, 1], 65, 3)
-        }),
-    );
+            mask: nb == 70,
+            sinks: nb == 1,
+            ..FlashCase::new([64, 64], 2, [2, 1], kv, nb).cached_as(dtype)
+        })
+    };
+    cache_types(64).iter().copied().flat_map(of).collect()
+}
+
+/// Many keys, each with the same value: what adds up in half stays at 2048 times the value, or is infinite. One query goes through
+/// keys in parts, few row by row, many in tiles.
+fn constant() -> Vec<FlashCase> {
+    const QUERIES: [usize; 3] = [1, 3, 75];
+    let mut cases = Vec::new();
+    let mut each = |case: FlashCase| {
+        cases.extend([1.0, 40000.0].map(|constant| FlashCase {
+            constant,
+            ..case.clone()
+        }));
+    };
+    let of = |lengths, nb| FlashCase::new(lengths, 1, [2, 1], 4096, nb);
+    for nb in QUERIES {
+        for &dtype in cache_types(64) {
+            each(of([64, 64], nb).cached_as(dtype));
+        }
+        each(of([64, 64], nb).masked());
+        each(FlashCase {
+            permute: BY_TOKEN,
+            ..of([64, 64], nb)
+        });
+    }
+    for case in mixed() {
+        each(FlashCase {
+            kv: 4096,
+            nh: 1,
+            ..case
+        });
+    }
+    each(FlashCase::new([64, 64], 1, [1, 1], 16384, 1));
+    // The lengths of models and Metal's own, and the kinds of logits: sums that are infinite tell with fewer keys, too.
+    let infinite = |case| FlashCase {
+        constant: 40000.0,
+        kv: 1024,
+        ..case
+    };
+    let ours = [32, 48, 112].map(|n| [n, n]);
+    for lengths in head_sizes().into_iter().chain(ours) {
+        cases.extend(QUERIES.map(|nb| infinite(of(lengths, nb))));
+    }
+    for logits in logits(128) {
+        cases.extend(QUERIES.map(|nb| FlashCase {
+            mask: logits.mask,
+            sinks: logits.sinks,
+            max_bias: logits.max_bias,
+            logit_softcap: logits.logit_softcap,
+            ..infinite(of([64, 64], nb))
+        }));
+    }
     cases
 }
 
@@ -415,6 +491,16 @@ mod tests {
         assert!(cases.iter().any(|case| case.params().ends_with(
             "max_bias=8.000000,logit_softcap=10.000000,prec=def,type_K=f16,type_V=f16,permute=[0,1,2,3]"
         )));
+    }
+
+    #[test]
+    fn long_constant_rows_name_their_value() {
+        let constant = constant();
+        let named = |end: &str| constant.iter().any(|case| case.params().ends_with(end));
+        assert!(named(",v=1.000000") && named(",v=40000.000000"));
+        // Types, mask and permuted for each number of queries, mixed types, and one row that is longer; in two values. Then one of
+        // each length and of each kind of logits.
+        assert_eq!(constant.len(), 2 * (3 * 11 + 9 + 1) + 3 * (15 + 12));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::memory::{Memory, View, flat};
 use super::ops::Definition;
+use super::site::{Change, Site};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -58,6 +59,8 @@ impl Operand<'_> {
 pub struct Call<'a> {
     pub node: &'a Node,
     pub memory: &'a Memory,
+    /// What changes values on their way in and out, if something does.
+    pub change: Option<Change<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -75,10 +78,32 @@ impl<'a> Call<'a> {
     /// An operand that not every node of the op has.
     pub fn optional(&self, index: usize) -> Option<Operand<'a>> {
         let view = self.node.src.get(index)?.as_ref()?;
+        let mut values = self.memory.gather(view);
+        if self.change.is_some() {
+            self.changed(Some(index), view, values.to_mut());
+        }
         Some(Operand {
             ne: view.layout.ne,
-            values: self.memory.gather(view),
+            values,
         })
+    }
+
+    /// Changes what operand `index`, or the result, is made of.
+    pub fn changed(&self, operand: Option<usize>, view: &View, values: &mut [f64]) {
+        let Some(change) = self.change else {
+            return;
+        };
+        let operands = self.node.src.iter().flatten();
+        let operands: Vec<DType> = operands.map(|view| view.layout.dtype).collect();
+        let site = Site {
+            op: &self.node.op_name,
+            operand,
+            dtype: view.layout.dtype,
+            operands: &operands,
+            result: self.dtype(),
+            row: view.layout.ne[0],
+        };
+        change(&site, values);
     }
 
     /// The result's shape.

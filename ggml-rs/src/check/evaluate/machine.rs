@@ -8,6 +8,7 @@ use ggml_sys as sys;
 use super::call::{Call, Node};
 use super::memory::{Memory, View};
 use super::ops::{Definition, definition};
+use super::site::Change;
 use crate::error::{Error, Result, Unsupported};
 use crate::graph::node;
 use crate::layout::Layout;
@@ -123,18 +124,22 @@ impl Machine {
         })
     }
 
-    /// Computes every node.
-    pub fn run(&mut self) -> Result<()> {
+    /// Computes every node; `change`, if there is one, changes what each reads and writes.
+    pub fn run(&mut self, change: Option<Change<'_>>) -> Result<()> {
         for node in &self.nodes {
             let call = Call {
                 node,
                 memory: &self.memory,
+                change,
             };
-            let writes = match node.definition {
+            let mut writes = match node.definition {
                 Definition::View => Vec::new(),
                 Definition::Result(compute) => vec![(node.dst, compute(&call)?)],
                 Definition::Writes(compute) => compute(&call)?,
             };
+            for (view, values) in &mut writes {
+                call.changed(None, view, values);
+            }
             for (view, values) in writes {
                 self.memory.scatter(&view, &values);
             }

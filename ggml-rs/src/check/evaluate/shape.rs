@@ -7,18 +7,15 @@ use crate::error::Result;
 
 /// CPY, CONT and DUP: the same values in the order of elements, whatever the shapes.
 ///
-/// Only a conversion to integers changes a value: it drops the fraction.
+/// Only a conversion to integers changes a value: it drops the fraction. I32 is the only one from floats: the nearest, and 0 for NaN.
 pub fn copy(call: &Call<'_>) -> Result<Vec<f64>> {
     let values = call.src(0)?.values.into_owned();
-    let whole = matches!(
-        call.dtype(),
-        DType::I8 | DType::I16 | DType::I32 | DType::I64
-    );
-    Ok(if whole {
-        values.into_iter().map(f64::trunc).collect()
-    } else {
-        values
-    })
+    let convert: fn(f64) -> f64 = match call.dtype() {
+        DType::I32 => |value| f64::from(value as i32),
+        DType::I8 | DType::I16 | DType::I64 => f64::trunc,
+        _ => return Ok(values),
+    };
+    Ok(values.into_iter().map(convert).collect())
 }
 
 /// CONCAT along one dimension.

@@ -8,7 +8,7 @@ use super::subject::{Given, Subject, Trained};
 use crate::backend::Scheduler;
 use crate::check::Interpreter;
 use crate::device::{Device, DeviceKind};
-use crate::error::{Error, Result};
+use crate::error::{Call, Error, Moved, Result};
 use crate::graph::{Builder, Gradients, Graph, Output};
 use crate::plan::{Placement, Plan, PlanOptions};
 
@@ -33,6 +33,7 @@ enum Made {
 impl Backward {
     #[track_caller]
     pub fn build(
+        call: Call,
         options: &GradientOptions,
         build: &impl for<'g> Fn(Builder<'g>) -> Result<Subject<'g>>,
     ) -> Result<Self> {
@@ -42,11 +43,12 @@ impl Backward {
                 mut given,
                 trained,
             } = build(g)?;
-            let (terms, weights) = terms(g, result, options.seed)?;
+            let (terms, weights) = terms(call, g, result, options.seed)?;
             given.push(weights);
-            let gradients = g.backward_with(terms.sum()?, options.backward)?;
+            let loss = terms.sum().moved_to(call.at)?;
+            let gradients = g.backward_with(loss, options.backward).moved_to(call.at)?;
             let made = trained.iter().map(|trained| made(g, &gradients, trained));
-            Ok((given, made.collect::<Result<Vec<_>>>()?))
+            Ok((given, made.collect::<Result<Vec<_>>>().moved_to(call.at)?))
         })?;
         Ok(Self {
             graph,
@@ -56,18 +58,19 @@ impl Backward {
     }
 
     /// The gradients in double precision.
-    pub fn evaluate(&self) -> Result<Values> {
-        let mut reference = Interpreter::new(&self.graph)?;
+    pub fn evaluate(&self, call: Call) -> Result<Values> {
+        let mut reference = Interpreter::new(&self.graph).moved_to(call.at)?;
         for given in &self.given {
-            given.set_reference(&mut reference)?;
+            given.set_reference(call, &mut reference)?;
         }
-        reference.run()?;
-        self.read(|output| reference.read(output))
+        reference.run().moved_to(call.at)?;
+        self.read(|output| reference.read(output)).moved_to(call.at)
     }
 
     /// The gradients as a device computes them, and the ops that the CPU computed instead.
     pub fn compute(
         self,
+        call: Call,
         device: Option<Device>,
         placement: Placement,
     ) -> Result<(Values, BTreeSet<String>)> {
@@ -88,14 +91,14 @@ impl Backward {
             .map(|node| node.op)
             .collect();
         for given in &given {
-            given.set_plan(&mut plan)?;
+            given.set_plan(call, &mut plan)?;
         }
-        plan.run(&mut scheduler)?;
+        plan.run(&mut scheduler).moved_to(call.at)?;
         if matches!(placement, Placement::Separate { .. }) {
-            plan.check_sentinels()?;
+            plan.check_sentinels().moved_to(call.at)?;
         }
         let wide = |output: &Output| {
-            let values = plan.read_f32(output)?;
+            let values = plan.read_f32(output).moved_to(call.at)?;
             Ok(values.into_iter().map(f64::from).collect())
         };
         Ok((read(&outputs, wide)?, on_cpu))

@@ -1,6 +1,6 @@
 //! What inputs are filled with: random values by seed.
 
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Result};
 
 /// How an input's values are drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,9 +43,8 @@ impl Data {
     /// As many values as `ne` has elements.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the values are given and of another number.
-    #[track_caller]
-    pub(super) fn draw(&self, ne: [usize; 4], random: &mut Random) -> Result<Vec<f32>> {
+    /// [`Error::Shape`](crate::Error::Shape) where the values are given and of another number.
+    pub(super) fn draw(&self, call: Call, ne: [usize; 4], random: &mut Random) -> Result<Vec<f32>> {
         let count = ne.iter().product();
         let mut draw =
             |low, high| -> Vec<f32> { (0..count).map(|_| random.within(low, high)).collect() };
@@ -71,7 +70,7 @@ impl Data {
             Self::Given(values) if values.len() == count => values.clone(),
             Self::Given(values) => {
                 let detail = format!("{} values for {count} elements", values.len());
-                return Err(Error::Shape(OpError::new("gradients", detail, Vec::new())));
+                return Err(call.shape(detail));
             }
         })
     }
@@ -135,7 +134,9 @@ mod tests {
     #[test]
     fn values_keep_their_distance_from_kinks() {
         let data = Data::smooth(-1.0, 1.0, &[0.0, 0.5]);
-        let values = data.draw([1000, 1, 1, 1], &mut Random::new(7)).unwrap();
+        let values = data
+            .draw(Call::new("draw"), [1000, 1, 1, 1], &mut Random::new(7))
+            .unwrap();
         let near = |kink: f32| values.iter().any(|value| (value - kink).abs() < 0.0499);
         assert!(!near(0.0) && !near(0.5));
         assert!(values.iter().any(|&value| value < 0.0) && values.iter().any(|&value| value > 0.0));
@@ -144,7 +145,9 @@ mod tests {
     #[test]
     fn distinct_values_are_a_shuffled_grid() {
         let data = Data::Distinct(0.0, 1.0);
-        let mut values = data.draw([10, 10, 1, 1], &mut Random::new(7)).unwrap();
+        let mut values = data
+            .draw(Call::new("draw"), [10, 10, 1, 1], &mut Random::new(7))
+            .unwrap();
         assert!(values.windows(2).any(|pair| pair[0] > pair[1]));
         values.sort_by(f32::total_cmp);
         assert!(values.windows(2).all(|pair| pair[1] - pair[0] > 0.009));
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn shares_add_up_to_one() {
         let values = Data::Shares
-            .draw([5, 3, 1, 1], &mut Random::new(7))
+            .draw(Call::new("draw"), [5, 3, 1, 1], &mut Random::new(7))
             .unwrap();
         assert!(
             values
@@ -165,6 +168,9 @@ mod tests {
     #[test]
     fn given_values_must_be_as_many_as_elements() {
         let data = Data::Given(vec![1.0; 3]);
-        assert!(data.draw([4, 1, 1, 1], &mut Random::new(7)).is_err());
+        assert!(
+            data.draw(Call::new("draw"), [4, 1, 1, 1], &mut Random::new(7))
+                .is_err()
+        );
     }
 }

@@ -8,7 +8,7 @@ use super::difference::Slope;
 use super::forward::Forward;
 use super::report::{Deviation, Limits, larger, worst};
 use super::{GradientOptions, no_input};
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Result};
 
 /// How many elements of an input that a device computed otherwise than the formulas get differences of their own: at a kink
 /// both may be right.
@@ -31,8 +31,12 @@ struct Gradient {
 
 impl Expected {
     /// Takes differences of as many elements as the options say.
-    #[track_caller]
-    pub fn new(forward: &Forward, formulas: &Values, options: &GradientOptions) -> Result<Self> {
+    pub fn new(
+        call: Call,
+        forward: &Forward,
+        formulas: &Values,
+        options: &GradientOptions,
+    ) -> Result<Self> {
         let mut inputs = Vec::new();
         for (number, (name, formula)) in forward.names().zip(formulas).enumerate() {
             let mut gradient = Gradient {
@@ -43,16 +47,16 @@ impl Expected {
             };
             let mut random = Random::new(options.seed ^ number as u64);
             let elements = sample(formula, options.elements, &mut random);
-            gradient.take(forward, number, &elements, options)?;
+            gradient.take(call, forward, number, &elements, options)?;
             inputs.push(gradient);
         }
         Ok(Self { inputs })
     }
 
     /// Takes differences where a device computed something else than what is expected.
-    #[track_caller]
     pub fn look_closer(
         &mut self,
+        call: Call,
         forward: &Forward,
         got: &Values,
         options: &GradientOptions,
@@ -60,18 +64,23 @@ impl Expected {
         for (number, (gradient, got)) in self.inputs.iter_mut().zip(got).enumerate() {
             let elements = gradient.suspicious(got, options);
             if !elements.is_empty() {
-                gradient.take(forward, number, &elements, options)?;
+                gradient.take(call, forward, number, &elements, options)?;
             }
         }
         Ok(())
     }
 
     /// The worst element over all inputs.
-    #[track_caller]
-    pub fn compare(&self, got: &Values, tolerance: f64, floor: f64) -> Result<Deviation> {
+    pub fn compare(
+        &self,
+        call: Call,
+        got: &Values,
+        tolerance: f64,
+        floor: f64,
+    ) -> Result<Deviation> {
         let inputs = self.inputs.iter().zip(got);
         let found = inputs.map(|(gradient, got)| gradient.worst(got, tolerance, floor));
-        found.reduce(larger).ok_or_else(no_input)
+        found.reduce(larger).ok_or_else(|| no_input(call))
     }
 
     /// How many elements were compared with differences.
@@ -94,15 +103,15 @@ impl Expected {
 }
 
 impl Gradient {
-    #[track_caller]
     fn take(
         &mut self,
+        call: Call,
         forward: &Forward,
         number: usize,
         elements: &[usize],
         options: &GradientOptions,
     ) -> Result<()> {
-        let slopes = forward.slopes(number, elements)?;
+        let slopes = forward.slopes(call, number, elements)?;
         for (&element, slope) in elements.iter().zip(slopes) {
             self.sampled.insert(element);
             match slope {
@@ -112,7 +121,7 @@ impl Gradient {
                 }
                 Err(slope) => {
                     let at = forward.values(number)[element];
-                    return Err(kink(&self.name, element, at, slope));
+                    return Err(kink(call, &self.name, element, at, slope));
                 }
             }
         }
@@ -162,13 +171,12 @@ fn sample(formula: &[f64], most: Option<usize>, random: &mut Random) -> Vec<usiz
     found.into_iter().collect()
 }
 
-#[track_caller]
-fn kink(name: &str, element: usize, at: f64, slope: Slope) -> Error {
+fn kink(call: Call, name: &str, element: usize, at: f64, slope: Slope) -> Error {
     let [left, right] = slope.sides;
     let detail = format!(
         "the loss has a kink near `{name}`[{element}] = {at}: differences {left:e} and {right:e}"
     );
-    Error::Param(OpError::new("gradients", detail, Vec::new()))
+    call.param(detail)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::difference::{self, Slope};
 use super::subject::{Given, Subject};
 use crate::check::Interpreter;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Call, Moved, Result};
 use crate::graph::{Builder, Graph, Input, Output, Tensor, most_tensors, node};
 
 /// A derivative, or the differences on both sides of a kink.
@@ -28,6 +28,7 @@ pub struct Forward {
 impl Forward {
     #[track_caller]
     pub fn build(
+        call: Call,
         seed: u64,
         build: &impl for<'g> Fn(Builder<'g>) -> Result<Subject<'g>>,
     ) -> Result<Self> {
@@ -37,12 +38,12 @@ impl Forward {
                 mut given,
                 trained,
             } = build(g)?;
-            let (terms, weights) = terms(g, result, seed)?;
+            let (terms, weights) = terms(call, g, result, seed)?;
             given.push(weights);
             // Without an input there is nothing to measure; the caller says so.
             let tensors_per_node = match trained.is_empty() {
                 true => 0,
-                false => most_tensors(terms.sum()?)?,
+                false => most_tensors(call, terms.sum().moved_to(call.at)?)?,
             };
             let trained = trained.into_iter();
             let trained: Vec<_> = trained.map(|input| (input.name, input.index)).collect();
@@ -63,17 +64,21 @@ impl Forward {
     }
 
     /// The derivatives of the loss by some elements of a trained input.
-    pub fn slopes(&self, trained: usize, elements: &[usize]) -> Result<Slopes> {
-        let mut reference = Interpreter::new(&self.graph)?;
+    pub fn slopes(&self, call: Call, trained: usize, elements: &[usize]) -> Result<Slopes> {
+        let mut reference = Interpreter::new(&self.graph).moved_to(call.at)?;
         for given in &self.given {
-            given.set_reference(&mut reference)?;
+            given.set_reference(call, &mut reference)?;
         }
         let input: &Input = &self.given[self.trained[trained].1].input;
         difference::slopes(&self.values(trained), elements, |values| {
-            reference.set(input, values)?;
+            // What the result does not depend on changes nothing.
+            if reference.needs(input)? {
+                reference.set(input, values)?;
+            }
             reference.run()?;
             reference.read(&self.terms)
         })
+        .moved_to(call.at)
     }
 
     /// A trained input's values.
@@ -92,16 +97,24 @@ impl Forward {
 }
 
 /// What the loss is the sum of: a result, each element with a weight of its own. The weights are an input.
-#[track_caller]
-pub fn terms<'g>(g: Builder<'g>, result: Tensor<'g>, seed: u64) -> Result<(Tensor<'g>, Given)> {
+pub fn terms<'g>(
+    call: Call,
+    g: Builder<'g>,
+    result: Tensor<'g>,
+    seed: u64,
+) -> Result<(Tensor<'g>, Given)> {
     let result = match result.dtype() {
-        DType::F16 | DType::BF16 => result.cast(DType::F32)?,
-        _ if result.is_contiguous() => result,
-        _ => result.cont()?,
+        DType::F16 | DType::BF16 => result.cast(DType::F32),
+        _ if result.is_contiguous() => Ok(result),
+        _ => result.cont(),
     };
-    let (weights, input) = g.input("weights of the loss", DType::F32, result.shape())?;
+    let result = result.moved_to(call.at)?;
+    let shape = result.shape();
+    let input = g.input("weights of the loss", DType::F32, shape);
+    let (weights, input) = input.moved_to(call.at)?;
     // Another stream than the inputs'.
     let mut random = Random::new(!seed);
-    let values = Data::Within(0.5, 1.5).draw(input.shape().ne(), &mut random)?;
-    Ok((result.mul(weights)?, Given::floats_of(input, values)))
+    let values = Data::Within(0.5, 1.5).draw(call, input.shape().ne(), &mut random)?;
+    let terms = result.mul(weights).moved_to(call.at)?;
+    Ok((terms, Given::floats_of(input, values)))
 }

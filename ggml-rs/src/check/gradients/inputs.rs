@@ -5,7 +5,7 @@ use std::fmt;
 use super::data::{Data, Random};
 use super::subject::{Given, Subject, Trained, Values};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Call, Result};
 use crate::graph::{Builder, ExpertIds, Input, RowIds, RowIdsOptions, Tensor};
 use crate::shape::IntoShape;
 
@@ -47,8 +47,11 @@ impl<'g> Inputs<'g> {
     /// As [`Builder::input`].
     #[track_caller]
     pub fn trained(&mut self, shape: impl IntoShape, data: Data) -> Result<Tensor<'g>> {
+        let call = Call::new("Inputs::trained");
         let name = format!("trained {}", self.trained.len());
-        let tensor = self.float(&name, DType::F32, shape, &data)?.set_param()?;
+        let tensor = self
+            .float(call, &name, DType::F32, shape, &data)?
+            .set_param()?;
         self.trained.push(Trained {
             name,
             index: self.given.len() - 1,
@@ -63,8 +66,9 @@ impl<'g> Inputs<'g> {
     /// As [`Builder::input`].
     #[track_caller]
     pub fn fixed(&mut self, dtype: DType, shape: impl IntoShape, data: Data) -> Result<Tensor<'g>> {
+        let call = Call::new("Inputs::fixed");
         let name = format!("fixed {}", self.given.len());
-        self.float(&name, dtype, shape, &data)
+        self.float(call, &name, dtype, shape, &data)
     }
 
     /// An input of integers.
@@ -73,9 +77,10 @@ impl<'g> Inputs<'g> {
     /// As [`Builder::input`].
     #[track_caller]
     pub fn integers(&mut self, shape: impl IntoShape, values: &[i32]) -> Result<Tensor<'g>> {
+        let call = Call::new("Inputs::integers");
         let name = format!("integers {}", self.given.len());
         let (tensor, input) = self.builder.input(&name, DType::I32, shape)?;
-        self.integers_of(input, values);
+        self.integers_of(call, input, values)?;
         Ok(tensor)
     }
 
@@ -90,10 +95,11 @@ impl<'g> Inputs<'g> {
         experts: usize,
         values: &[i32],
     ) -> Result<ExpertIds<'g>> {
+        let call = Call::new("Inputs::expert_ids");
         let name = format!("experts {}", self.given.len());
-        let per_token = values.len() / tokens;
+        let per_token = values.len().checked_div(tokens).unwrap_or(0);
         let (ids, input) = self.builder.expert_ids(&name, per_token, tokens, experts)?;
-        self.integers_of(input, values);
+        self.integers_of(call, input, values)?;
         Ok(ids)
     }
 
@@ -108,27 +114,34 @@ impl<'g> Inputs<'g> {
         options: RowIdsOptions,
         values: &[i32],
     ) -> Result<RowIds<'g>> {
+        let call = Call::new("Inputs::row_ids");
         let name = format!("rows {}", self.given.len());
         let (ids, input) = self.builder.row_ids_with(&name, shape, options)?;
-        self.integers_of(input, values);
+        self.integers_of(call, input, values)?;
         Ok(ids)
     }
 
-    fn integers_of(&mut self, input: Input, values: &[i32]) {
+    fn integers_of(&mut self, call: Call, input: Input, values: &[i32]) -> Result<()> {
+        let (given, wanted) = (values.len(), input.shape().elements());
+        if given != wanted {
+            return Err(call.shape(format!("{given} values for {wanted} elements")));
+        }
         let values = Values::Integers(values.to_vec());
         self.given.push(Given { input, values });
+        Ok(())
     }
 
     #[track_caller]
     fn float(
         &mut self,
+        call: Call,
         name: &str,
         dtype: DType,
         shape: impl IntoShape,
         data: &Data,
     ) -> Result<Tensor<'g>> {
         let (tensor, input) = self.builder.input(name, dtype, shape)?;
-        let values = data.draw(input.shape().ne(), &mut self.random)?;
+        let values = data.draw(call, input.shape().ne(), &mut self.random)?;
         let values = Values::Floats(values);
         self.given.push(Given { input, values });
         Ok(tensor)

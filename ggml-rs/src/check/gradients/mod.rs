@@ -35,7 +35,7 @@ pub use report::{Deviation, GradientReport};
 pub use subject::Subject;
 
 use crate::device::Device;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::{BackwardOptions, Builder, Tensor};
 use crate::plan::Placement;
 use backward::Backward;
@@ -173,17 +173,18 @@ pub fn gradients_of(
     options: &GradientOptions,
     build: impl for<'g> Fn(Builder<'g>) -> Result<Subject<'g>>,
 ) -> Result<GradientReport> {
-    let forward = Forward::build(options.seed, &build)?;
-    let formulas = Backward::build(options, &build)?.evaluate()?;
-    let mut expected = Expected::new(&forward, &formulas, options)?;
-    let formula = expected.compare(&formulas, options.formula_tolerance, options.floor)?;
+    let call = Call::new("gradients");
+    let forward = Forward::build(call, options.seed, &build)?;
+    let formulas = Backward::build(call, options, &build)?.evaluate(call)?;
+    let mut expected = Expected::new(call, &forward, &formulas, options)?;
+    let formula = expected.compare(call, &formulas, options.formula_tolerance, options.floor)?;
     let (mut device, mut on_cpu) = (None, BTreeSet::new());
     for placement in PLACEMENTS {
         let (got, elsewhere) =
-            Backward::build(options, &build)?.compute(options.device, placement)?;
+            Backward::build(call, options, &build)?.compute(call, options.device, placement)?;
         on_cpu.extend(elsewhere);
-        expected.look_closer(&forward, &got, options)?;
-        let found = expected.compare(&got, options.tolerance, options.floor)?;
+        expected.look_closer(call, &forward, &got, options)?;
+        let found = expected.compare(call, &got, options.tolerance, options.floor)?;
         device = Some(device.map_or(found.clone(), |worst| larger(worst, found)));
     }
     Ok(GradientReport {
@@ -195,12 +196,11 @@ pub fn gradients_of(
         tensors_per_node: forward.tensors_per_node,
         on_cpu,
         formula,
-        device: device.ok_or_else(no_input)?,
+        device: device.ok_or_else(|| no_input(call))?,
     })
 }
 
-#[track_caller]
-fn no_input() -> Error {
+fn no_input(call: Call) -> Error {
     let detail = "no trained input was declared: there is no gradient to check";
-    Error::Param(OpError::new("gradients", detail, Vec::new()))
+    call.param(detail)
 }

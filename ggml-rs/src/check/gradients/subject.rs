@@ -1,7 +1,7 @@
 //! What is checked: a result, and the inputs that it is computed from.
 
 use crate::check::Interpreter;
-use crate::error::Result;
+use crate::error::{Call, Moved, Result};
 use crate::graph::{Input, Tensor};
 use crate::plan::Plan;
 
@@ -62,20 +62,30 @@ pub(super) struct Trained<'g> {
 }
 
 impl Given {
-    pub fn set_plan(&self, plan: &mut Plan) -> Result<()> {
-        match &self.values {
+    /// Sets the input, where the graph needs it.
+    pub fn set_plan(&self, call: Call, plan: &mut Plan) -> Result<()> {
+        if !plan.needs(&self.input).moved_to(call.at)? {
+            return Ok(());
+        }
+        let set = match &self.values {
             Values::Floats(values) => plan.set_f32(&self.input, values),
             Values::Integers(values) => plan.set_i32(&self.input, values),
             Values::Bytes(bytes) => plan.set_bytes(&self.input, bytes),
-        }
+        };
+        set.moved_to(call.at)
     }
 
-    pub fn set_reference(&self, reference: &mut Interpreter<'_>) -> Result<()> {
-        match &self.values {
+    /// Sets the input, where the graph needs it.
+    pub fn set_reference(&self, call: Call, reference: &mut Interpreter<'_>) -> Result<()> {
+        if !reference.needs(&self.input).moved_to(call.at)? {
+            return Ok(());
+        }
+        let set = match &self.values {
             Values::Floats(values) => reference.set_f32(&self.input, values),
             Values::Integers(values) => reference.set_i32(&self.input, values),
             Values::Bytes(bytes) => reference.set_bytes(&self.input, bytes),
-        }
+        };
+        set.moved_to(call.at)
     }
 
     pub fn floats_of(input: Input, values: Vec<f32>) -> Self {

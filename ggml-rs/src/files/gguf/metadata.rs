@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::files::error::{Fault, FileError};
 use crate::files::gguf::value::{FromValue, Value};
 use crate::files::gguf::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAX_KEY, MAX_NESTING, aligns};
+use crate::memory::{reserve, reserve_map};
 
 /// The keys of a file and their values, in the file's order.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,7 +16,28 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// The value of a key, as the type that is asked for: a number, `bool`, `&str`, `&[f32]` and other slices of them.
+    /// The value of a key, as the type that is asked for: a number of the value's own type, `bool`, `&str`, `&[f32]` and other
+    /// slices of these, `&[String]`, or a [`&Value`](Value) of any type. Nothing is converted or copied: an array is a slice,
+    /// and never a `Vec`, of which `to_vec()` makes one.
+    ///
+    /// ```
+    /// use ggml_rs::files::gguf::{Builder, Gguf};
+    /// use std::io::Cursor;
+    ///
+    /// let file = Builder::new()
+    ///     .set("rope.factors", vec![1.0_f32, 2.0])?
+    ///     .set("tokens", vec!["a".to_owned(), "b".to_owned()])?
+    ///     .save(Vec::new(), [])?;
+    /// let gguf = Gguf::read(Cursor::new(file))?;
+    /// let factors: &[f32] = gguf.metadata().get("rope.factors")?;
+    /// let owned: Vec<f32> = factors.to_vec();
+    /// let tokens: &[String] = gguf.metadata().get("tokens")?;
+    /// assert_eq!((owned.len(), tokens.len()), (2, 2));
+    /// // The error names the type that the value has.
+    /// let error = gguf.metadata().get::<&[f64]>("rope.factors").unwrap_err();
+    /// assert!(error.to_string().ends_with("is array of f32, not array of f64 (`&[f32]` in Rust)"));
+    /// # Ok::<(), ggml_rs::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) when there is no such key ([`Fault::Missing`]) or its value has another type
@@ -64,6 +86,15 @@ impl Metadata {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Makes room for one more key: a file may have as many as it likes.
+    ///
+    /// # Errors
+    /// [`Error::Alloc`](crate::Error::Alloc).
+    pub(super) fn reserve_one(&mut self) -> Result<()> {
+        reserve(&mut self.entries, 1, "keys")?;
+        reserve_map(&mut self.places, "keys")
     }
 
     /// Adds a key.

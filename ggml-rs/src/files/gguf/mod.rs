@@ -30,7 +30,7 @@
 //!
 //! # What is read
 //! Everything that the format allows, within limits that no sensible file meets: keys of up to 65,535 bytes, arrays in arrays up to
-//! [`MAX_NESTING`] deep, alignments up to [`MAX_ALIGNMENT`]. As in ggml, names of tensors have up to 63 bytes and tensors up to four
+//! [`MAX_NESTING`] deep, alignments up to [`MAX_ALIGNMENT`], and values that fit in the memory that [`ReadOptions`] allows. As in ggml, names of tensors have up to 63 bytes and tensors up to four
 //! dimensions; unlike in ggml, no dimension is 0. Tensors may lie in any order and leave gaps; they must be aligned, end before the
 //! file does, and not overlap.
 //!
@@ -40,14 +40,18 @@
 
 mod header;
 mod metadata;
+mod options;
 mod parse;
 mod reader;
 mod value;
+mod values;
 mod writer;
 
 pub use header::Header;
 pub use metadata::Metadata;
+pub use options::ReadOptions;
 pub use reader::Gguf;
+pub(crate) use value::rust_type;
 pub use value::{Array, FromValue, Value, ValueType};
 pub use writer::{Builder, Writer};
 

@@ -8,11 +8,12 @@ use crate::error::Result;
 use crate::files::error::{Fault, Place};
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
-use crate::files::gguf::value::{Array, Scalar, Value, ValueType};
-use crate::files::gguf::{MAGIC, MAX_KEY, MAX_NAME, MAX_NESTING};
+use crate::files::gguf::options::ReadOptions;
+use crate::files::gguf::values::Values;
+use crate::files::gguf::{MAGIC, MAX_KEY, MAX_NAME};
 use crate::files::info::{TensorInfo, check_places};
 use crate::files::source::Cursor;
-use crate::memory::reserve;
+use crate::memory::{reserve, reserve_map};
 use crate::shape::Shape;
 
 /// The bytes of the shortest key and value: a length, one byte of key, a type, one byte of value.
@@ -25,14 +26,14 @@ const LEAST_TENSOR: u64 = 8 + 4 + 4 + 8;
 ///
 /// # Errors
 /// [`Error::File`](crate::Error::File) for everything that is wrong with it.
-pub(super) fn header<R: Read + Seek>(source: R) -> Result<Header> {
+pub(super) fn header<R: Read + Seek>(source: R, options: ReadOptions) -> Result<Header> {
     let mut cursor = Cursor::new(source)?;
     let version = version(&mut cursor)?;
     let tensor_count = cursor.u64()?;
     let tensor_count = cursor.check_count("tensors", tensor_count, LEAST_TENSOR, 8)?;
     let key_count = cursor.u64()?;
     let key_count = cursor.check_count("keys", key_count, LEAST_KEY, 8)?;
-    let metadata = metadata(&mut cursor, key_count)?;
+    let metadata = metadata(&mut cursor, key_count, options)?;
     let Tensors {
         infos,
         places,
@@ -66,106 +67,30 @@ fn version<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<u32> {
     }
 }
 
-fn metadata<R: Read + Seek>(cursor: &mut Cursor<R>, count: usize) -> Result<Metadata> {
+fn metadata<R: Read + Seek>(
+    cursor: &mut Cursor<R>,
+    count: usize,
+    options: ReadOptions,
+) -> Result<Metadata> {
     let mut metadata = Metadata::default();
+    let mut values = Values::new(cursor, options);
     for index in 0..count {
-        cursor.place = Place::KeyAt(index as u64);
-        let begin = cursor.at();
-        let key = cursor.name(MAX_KEY)?;
-        cursor.place = Place::Key(key.clone());
-        let fail = |cursor: &Cursor<R>, at, fault| Err(cursor.fail_at(at, fault));
+        values.cursor.place = Place::KeyAt(index as u64);
+        let begin = values.cursor.at();
+        let key = values.cursor.name(MAX_KEY)?;
+        values.cursor.place = Place::Key(key.clone());
         if let Err(fault) = metadata.check_key(&key) {
-            return fail(cursor, begin, fault);
+            return Err(values.cursor.fail_at(begin, fault));
         }
-        let begin = cursor.at();
-        let value = value(cursor)?;
+        let begin = values.cursor.at();
+        let value = values.value()?;
+        metadata.reserve_one()?;
         if let Err(fault) = metadata.insert(&key, value) {
-            return fail(cursor, begin, fault);
+            return Err(values.cursor.fail_at(begin, fault));
         }
     }
     cursor.place = Place::Header;
     Ok(metadata)
-}
-
-fn value_type<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<ValueType> {
-    let number = cursor.u32()?;
-    ValueType::from_number(number).ok_or_else(|| cursor.fail_back(4, Fault::ValueType(number)))
-}
-
-fn value<R: Read + Seek>(cursor: &mut Cursor<R>) -> Result<Value> {
-    Ok(match value_type(cursor)? {
-        ValueType::U8 => Value::U8(scalar(cursor)?),
-        ValueType::I8 => Value::I8(scalar(cursor)?),
-        ValueType::U16 => Value::U16(scalar(cursor)?),
-        ValueType::I16 => Value::I16(scalar(cursor)?),
-        ValueType::U32 => Value::U32(scalar(cursor)?),
-        ValueType::I32 => Value::I32(scalar(cursor)?),
-        ValueType::F32 => Value::F32(scalar(cursor)?),
-        ValueType::Bool => Value::Bool(scalar(cursor)?),
-        ValueType::String => Value::String(cursor.text()?),
-        ValueType::Array => Value::Array(array(cursor, 1)?),
-        ValueType::U64 => Value::U64(scalar(cursor)?),
-        ValueType::I64 => Value::I64(scalar(cursor)?),
-        ValueType::F64 => Value::F64(scalar(cursor)?),
-    })
-}
-
-fn scalar<R: Read + Seek, T: Scalar>(cursor: &mut Cursor<R>) -> Result<T> {
-    let mut bytes = [0; 8];
-    let bytes = &mut bytes[..T::LEN];
-    cursor.fill(bytes)?;
-    T::parse(bytes).map_err(|byte| cursor.fail_back(1, Fault::Bool(byte)))
-}
-
-/// The array at this depth: 1 for one that is not in another.
-fn array<R: Read + Seek>(cursor: &mut Cursor<R>, depth: usize) -> Result<Array> {
-    if depth > MAX_NESTING {
-        return Err(cursor.fail_at(cursor.at(), Fault::Nested { most: MAX_NESTING }));
-    }
-    let value_type = value_type(cursor)?;
-    let count = cursor.u64()?;
-    let count = cursor.check_count("values", count, value_type.least_bytes(), 8)?;
-    match value_type {
-        ValueType::U8 => scalars::<R, u8>(cursor, count),
-        ValueType::I8 => scalars::<R, i8>(cursor, count),
-        ValueType::U16 => scalars::<R, u16>(cursor, count),
-        ValueType::I16 => scalars::<R, i16>(cursor, count),
-        ValueType::U32 => scalars::<R, u32>(cursor, count),
-        ValueType::I32 => scalars::<R, i32>(cursor, count),
-        ValueType::F32 => scalars::<R, f32>(cursor, count),
-        ValueType::Bool => scalars::<R, bool>(cursor, count),
-        ValueType::U64 => scalars::<R, u64>(cursor, count),
-        ValueType::I64 => scalars::<R, i64>(cursor, count),
-        ValueType::F64 => scalars::<R, f64>(cursor, count),
-        ValueType::String => {
-            let texts = (0..count).map(|_| cursor.text());
-            Ok(Array::String(texts.collect::<Result<_>>()?))
-        }
-        ValueType::Array => {
-            let arrays = (0..count).map(|_| array(cursor, depth + 1));
-            Ok(Array::Array(arrays.collect::<Result<_>>()?))
-        }
-    }
-}
-
-/// Values per read.
-const CHUNK: usize = 4096;
-
-fn scalars<R: Read + Seek, T: Scalar>(cursor: &mut Cursor<R>, count: usize) -> Result<Array> {
-    let mut values: Vec<T> = Vec::new();
-    let mut bytes = vec![0; count.min(CHUNK) * T::LEN];
-    while values.len() < count {
-        // Memory follows what is read, as in `Cursor::take`.
-        let more = (count - values.len()).min(CHUNK);
-        reserve(&mut values, more, "an array")?;
-        let (begin, len) = (cursor.at(), more * T::LEN);
-        cursor.fill(&mut bytes[..len])?;
-        for (index, bytes) in bytes[..len].chunks_exact(T::LEN).enumerate() {
-            let fail = |byte| cursor.fail_at(begin + (index * T::LEN) as u64, Fault::Bool(byte));
-            values.push(T::parse(bytes).map_err(fail)?);
-        }
-    }
-    Ok(T::wrap(values))
 }
 
 /// The descriptions of tensors.
@@ -191,6 +116,9 @@ fn tensors<R: Read + Seek>(
         if name.contains('\0') {
             return Err(cursor.fail_at(begin, Fault::NulInName));
         }
+        reserve_map(&mut tensors.places, "names of tensors")?;
+        reserve(&mut tensors.infos, 1, "descriptions of tensors")?;
+        reserve(&mut tensors.offsets, 1, "descriptions of tensors")?;
         if tensors.places.insert(name.clone(), index).is_some() {
             return Err(cursor.fail_at(begin, Fault::Duplicate));
         }

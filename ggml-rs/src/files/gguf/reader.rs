@@ -5,9 +5,11 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::dtype::DType;
+use crate::error::{Call, Result};
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
+use crate::files::gguf::options::ReadOptions;
 use crate::files::gguf::parse;
 use crate::files::info::TensorInfo;
 use crate::files::load::Values;
@@ -23,25 +25,43 @@ pub struct Gguf<R = File> {
 }
 
 impl Gguf<File> {
-    /// Opens a file and reads its header.
+    /// Opens a file and reads its header, within the usual limits ([`ReadOptions::default`]).
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it.
+    /// [`Error::File`](crate::Error::File) when the file cannot be read, or for what is wrong with it;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the header.
     #[doc(alias = "gguf_init_from_file")]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let (header, values) = Values::open(path.as_ref(), |file| parse::header(file))?;
+        Self::open_with(path, ReadOptions::default())
+    }
+
+    /// Opens a file and reads its header, within these limits.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: ReadOptions) -> Result<Self> {
+        let (header, values) = Values::open(path.as_ref(), |file| parse::header(file, options))?;
         Ok(Self { header, values })
     }
 }
 
 impl<R: Read + Seek> Gguf<R> {
-    /// Reads the header of a source that begins with a file.
+    /// Reads the header of a source that begins with a file, within the usual limits ([`ReadOptions::default`]).
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file.
+    /// [`Error::File`](crate::Error::File) when the source cannot be read, or for what is wrong with the file;
+    /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the header.
     #[doc(alias = "gguf_init_from_buffer")]
     pub fn read(source: R) -> Result<Self> {
-        let (header, values) = Values::read(source, |source| parse::header(source))?;
+        Self::read_with(source, ReadOptions::default())
+    }
+
+    /// Reads the header of a source that begins with a file, within these limits.
+    ///
+    /// # Errors
+    /// As [`Gguf::read`].
+    pub fn read_with(source: R, options: ReadOptions) -> Result<Self> {
+        let (header, values) = Values::read(source, |source| parse::header(source, options))?;
         Ok(Self { header, values })
     }
 
@@ -85,7 +105,30 @@ impl<R: Read + Seek> Gguf<R> {
     /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for a type that does not convert to f32.
     #[track_caller]
     pub fn read_f32(&mut self, name: &str) -> Result<Vec<f32>> {
-        self.values.read_f32(&self.header, name)
+        let call = Call::new("Gguf::read_f32");
+        self.values.read_f32(call, &self.header, name)
+    }
+
+    /// The values of an I32 tensor.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_bytes`], and [`Error::DType`](crate::Error::DType) for another type.
+    #[track_caller]
+    pub fn read_i32(&mut self, name: &str) -> Result<Vec<i32>> {
+        let call = Call::new("Gguf::read_i32");
+        self.values
+            .read_integers(call, &self.header, name, DType::I32)
+    }
+
+    /// The values of an I64 tensor.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_i32`].
+    #[track_caller]
+    pub fn read_i64(&mut self, name: &str) -> Result<Vec<i64>> {
+        let call = Call::new("Gguf::read_i64");
+        self.values
+            .read_integers(call, &self.header, name, DType::I64)
     }
 
     /// Replaces what is in `to` by the bytes of a tensor. For many tensors one vector serves.
@@ -103,7 +146,8 @@ impl<R: Read + Seek> Gguf<R> {
     /// [`Error::Alloc`](crate::Error::Alloc) when the device or the host has no memory.
     #[track_caller]
     pub fn load(&mut self, device: Device) -> Result<Params> {
-        self.load_where(device, |_| true)
+        let call = Call::new("Gguf::load");
+        self.values.load_where(call, &self.header, device, |_| true)
     }
 
     /// The tensors for which `wanted` says so, as parameters on a device.
@@ -116,7 +160,8 @@ impl<R: Read + Seek> Gguf<R> {
         device: Device,
         wanted: impl FnMut(&TensorInfo) -> bool,
     ) -> Result<Params> {
-        self.values.load_where(&self.header, device, wanted)
+        let call = Call::new("Gguf::load_where");
+        self.values.load_where(call, &self.header, device, wanted)
     }
 
     /// Sets parameters that exist from the tensors of their names. Other tensors of the file are left alone.

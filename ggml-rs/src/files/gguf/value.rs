@@ -97,6 +97,18 @@ impl ValueType {
         }
     }
 
+    /// The bytes of memory that one value of an array takes, without what a text or an array holds.
+    pub(super) const fn held_bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::String => size_of::<String>(),
+            Self::Array => size_of::<Array>(),
+        }
+    }
+
     /// Its name: `u32`, `string`.
     #[doc(alias = "gguf_type_name")]
     pub const fn name(self) -> &'static str {
@@ -127,6 +139,12 @@ impl fmt::Display for ValueType {
 /// A type that a value of metadata can be taken as: a number, `bool`, `&str`, a slice of them, [`&Array`](Array), [`&Value`](Value).
 ///
 /// Nothing is converted: a `u32` is not taken for a `u64`.
+#[diagnostic::on_unimplemented(
+    message = "a GGUF value cannot be got as `{Self}`",
+    label = "not a type of GGUF values",
+    note = "arrays are borrowed: ask for `&[f32]`, `&[String]`, or another slice, and call `to_vec()` on it for a `Vec`",
+    note = "single values are `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool` and `&str`, each as it stands in the file; `&Value` takes any"
+)]
 pub trait FromValue<'v>: Sized + sealed::Sealed {
     /// What is said when the value has another type.
     #[doc(hidden)]
@@ -422,6 +440,20 @@ impl<'v> FromValue<'v> for &'v Value {
 
     fn from_value(value: &'v Value) -> Option<Self> {
         Some(value)
+    }
+}
+
+/// The type of Rust that a value is got as, from the name of its type in a file.
+pub(crate) fn rust_type(name: &str) -> String {
+    let of_one = |name: &str| match name {
+        "string" => "String".to_owned(),
+        other => other.to_owned(),
+    };
+    match name.strip_prefix("array of ") {
+        Some("array") => "&Array".to_owned(),
+        Some(element) => format!("&[{}]", of_one(element)),
+        None if name == "string" => "&str".to_owned(),
+        None => of_one(name),
     }
 }
 

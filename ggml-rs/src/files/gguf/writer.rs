@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Call, Result};
 use crate::files::error::{Fault, FileError, Place};
 use crate::files::gguf::metadata::Metadata;
 use crate::files::gguf::value::{Bytes, Value, encode_text};
 use crate::files::gguf::{ALIGNMENT_KEY, MAGIC, MAX_NAME, VERSION};
 use crate::files::info::TensorInfo;
 use crate::params::Param;
-use crate::quantize::quantize;
+use crate::quantize::quantize_in;
 use crate::shape::IntoShape;
 
 /// Lists what will be in a file: keys with their values, and tensors.
@@ -130,10 +130,11 @@ impl Builder {
     #[doc(alias = "gguf_write_to_file")]
     #[track_caller]
     pub fn save<W: Write>(self, to: W, params: impl IntoIterator<Item = Param>) -> Result<W> {
+        let call = Call::new("Builder::save");
         let params: Vec<_> = params.into_iter().collect();
         let mut builder = self;
         for param in &params {
-            param.check_set("Builder::save")?;
+            param.check_set(call)?;
             builder = builder.tensor(param.name(), param.dtype(), param.shape())?;
         }
         let mut writer = builder.begin(to)?;
@@ -219,11 +220,12 @@ impl<W: Write> Writer<W> {
     /// As [`Writer::write`], and as [`quantize`](crate::quantize::quantize).
     #[track_caller]
     pub fn write_f32(&mut self, name: &str, values: &[f32]) -> Result<()> {
+        let call = Call::new("Writer::write_f32");
         let info = self.expect(name)?;
         if info.dtype == DType::F32 {
             return self.write(name, bytemuck::cast_slice(values));
         }
-        let bytes = quantize(info.dtype, values, info.shape.ne()[0])?;
+        let bytes = quantize_in(call, info.dtype, values, info.shape.ne()[0], None)?;
         self.write(name, &bytes)
     }
 

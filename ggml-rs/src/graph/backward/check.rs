@@ -6,7 +6,7 @@ use ggml_sys as sys;
 
 use super::rules::{self, Rule};
 use super::{Raw, writes};
-use crate::error::{Error, NotDifferentiable, OpError, Result};
+use crate::error::{At, Call, Error, NotDifferentiable, Result};
 use crate::graph::node::{self, Node, Op};
 use crate::layout::Layout;
 
@@ -16,16 +16,14 @@ use crate::layout::Layout;
 ///
 /// # Errors
 /// [`Error::NotDifferentiable`] for the last node without a backward; [`Error::Param`] when the loss depends on no marked tensor.
-#[track_caller]
-pub(super) fn differentiable(forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>> {
+pub(super) fn differentiable(call: Call, forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>> {
     let needed = needed(forward);
     if !needed.contains(&loss) {
-        return Err(Error::Param(OpError::new(
-            "backward",
-            "the loss does not depend on a tensor that is marked with set_param",
-            Vec::new(),
-        )));
+        return Err(
+            call.param("the loss does not depend on a tensor that is marked with set_param")
+        );
     }
+    let at = call.at;
     let reached = reached(forward, &needed, loss);
     for &tensor in forward
         .iter()
@@ -33,13 +31,13 @@ pub(super) fn differentiable(forward: &[Raw], loss: Raw) -> Result<HashSet<Raw>>
         .filter(|tensor| needed.contains(tensor))
     {
         if writes::in_place(tensor) {
-            return Err(refuse(tensor, "an op in place has no backward"));
+            return Err(refuse(at, tensor, "an op in place has no backward"));
         }
         if let Some(why) = uncounted(tensor, &needed) {
-            return Err(refuse(tensor, why));
+            return Err(refuse(at, tensor, why));
         }
         if reached.contains(&tensor) {
-            check(tensor, &needed)?;
+            check(at, tensor, &needed)?;
         }
     }
     Ok(needed)
@@ -102,8 +100,7 @@ fn uncounted(tensor: Raw, needed: &HashSet<Raw>) -> Option<String> {
     ))
 }
 
-#[track_caller]
-fn check(tensor: Raw, needed: &HashSet<Raw>) -> Result<()> {
+fn check(at: At, tensor: Raw, needed: &HashSet<Raw>) -> Result<()> {
     // SAFETY: the builder keeps its tensors alive.
     let raw = unsafe { tensor.as_ref() };
     if raw.op == sys::GGML_OP_NONE {
@@ -111,14 +108,14 @@ fn check(tensor: Raw, needed: &HashSet<Raw>) -> Result<()> {
     }
     // SAFETY: as above.
     let Some(node) = (unsafe { Node::of(tensor) })? else {
-        return Err(refuse(tensor, "the op is unknown"));
+        return Err(refuse(at, tensor, "the op is unknown"));
     };
     let needs = |place: usize| {
         let source = raw.src.get(place).and_then(|&source| Raw::new(source));
         source.is_some_and(|source| source != tensor && needed.contains(&source))
     };
     match rules::refusal(tensor, &node, needs) {
-        Some(why) => Err(refuse(tensor, why)),
+        Some(why) => Err(refuse(at, tensor, why)),
         None => Ok(()),
     }
 }
@@ -146,8 +143,7 @@ pub(super) fn reads_result(tensor: Raw) -> bool {
 }
 
 /// The error of a node without a backward.
-#[track_caller]
-pub(super) fn refuse(tensor: Raw, reason: impl Into<String>) -> Error {
+pub(super) fn refuse(at: At, tensor: Raw, reason: impl Into<String>) -> Error {
     // SAFETY: the builder keeps its tensors alive.
     let (op, name, node) = unsafe { (node::op_name(tensor), node::name(tensor), Node::of(tensor)) };
     let operands = node.ok().flatten().map(|node| node.operands());
@@ -156,6 +152,6 @@ pub(super) fn refuse(tensor: Raw, reason: impl Into<String>) -> Error {
         node: name,
         operands: operands.unwrap_or_default(),
         reason: reason.into(),
-        at: std::panic::Location::caller(),
+        at: at.location(),
     }))
 }

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use ggml_sys as sys;
 
 use super::{Raw, check};
-use crate::error::{Error, OpError, Result};
+use crate::error::{At, Call, Result};
 use crate::graph::Context;
 use crate::guard;
 
@@ -29,10 +29,14 @@ pub(super) struct Made {
 /// checked, so that ggml has nothing to refuse.
 ///
 /// # Errors
-/// [`Error::Alloc`]; [`Error::Param`] for more tensors than ggml counts; [`Error::NotDifferentiable`] when it goes on to a node that
-/// was not checked; [`Error::Internal`] when it refuses after all.
-#[track_caller]
-pub(super) fn backward(forward: &[Raw], loss: Raw, needed: &HashSet<Raw>) -> Result<Made> {
+/// [`Error::Alloc`](crate::Error::Alloc); [`Error::Param`](crate::Error::Param) for more tensors than ggml counts; [`Error::NotDifferentiable`](crate::Error::NotDifferentiable) when it goes on to a node that
+/// was not checked; [`Error::Internal`](crate::Error::Internal) when it refuses after all.
+pub(super) fn backward(
+    call: Call,
+    forward: &[Raw],
+    loss: Raw,
+    needed: &HashSet<Raw>,
+) -> Result<Made> {
     let bound = MAX_TENSORS.saturating_mul(needed.len()).saturating_add(1);
     let size = bound.saturating_add(forward.len());
     // ggml counts nodes in an `int` and doubles the count for its hash table.
@@ -41,7 +45,7 @@ pub(super) fn backward(forward: &[Raw], loss: Raw, needed: &HashSet<Raw>) -> Res
             "{} nodes to differentiate are more than ggml counts",
             needed.len()
         );
-        return Err(Error::Param(OpError::new("backward", detail, Vec::new())));
+        return Err(call.param(detail));
     }
     // SAFETY: a constant of ggml's, without arguments.
     let overhead = unsafe { sys::ggml_tensor_overhead() };
@@ -58,7 +62,7 @@ pub(super) fn backward(forward: &[Raw], loss: Raw, needed: &HashSet<Raw>) -> Res
     };
     Ok(Made {
         tensors: tensors(&context),
-        gradients: gradients(graph, forward, needed)?,
+        gradients: gradients(call.at, graph, forward, needed)?,
         contexts: vec![context],
     })
 }
@@ -127,8 +131,8 @@ pub(super) fn expand(
 }
 
 /// The gradients of the marked tensors among `forward`, from a graph whose memory is still there.
-#[track_caller]
 fn gradients(
+    at: At,
     graph: *mut sys::ggml_cgraph,
     forward: &[Raw],
     needed: &HashSet<Raw>,
@@ -143,7 +147,7 @@ fn gradients(
             continue;
         };
         if !needed.contains(&tensor) {
-            return Err(check::refuse(tensor, "its gradient was not checked"));
+            return Err(check::refuse(at, tensor, "its gradient was not checked"));
         }
         if marked {
             gradients.insert(tensor, gradient);
@@ -225,8 +229,9 @@ mod tests {
                     let all = g.core().tensors();
                     let forward: Vec<Raw> =
                         all.into_iter().filter(|t| wanted.contains(t)).collect();
-                    let needed = super::super::check::differentiable(&forward, loss.ptr())?;
-                    Ok(backward(&forward, loss.ptr(), &needed)?.tensors.len())
+                    let call = Call::new("backward");
+                    let needed = check::differentiable(call, &forward, loss.ptr())?;
+                    Ok(backward(call, &forward, loss.ptr(), &needed)?.tensors.len())
                 };
                 let (one, two) = (forward(1)?, forward(2)?);
                 // One more use: the op's nodes, and those of permute, cont and sums.

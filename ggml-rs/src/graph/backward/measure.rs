@@ -8,7 +8,7 @@ use ggml_sys as sys;
 
 use super::expand::{self, Loss, MAX_TENSORS};
 use super::{Raw, check};
-use crate::error::{Error, Result};
+use crate::error::{Call, Error, Result};
 use crate::graph::{Context, Tensor, node};
 use crate::guard;
 
@@ -16,10 +16,9 @@ use crate::guard;
 ///
 /// # Errors
 /// As a backward; [`Error::Internal`] naming the op for more than are reserved.
-#[track_caller]
-pub(crate) fn most_tensors(loss: Tensor<'_>) -> Result<usize> {
+pub(crate) fn most_tensors(call: Call, loss: Tensor<'_>) -> Result<usize> {
     let forward = super::forward(loss);
-    let needed = check::differentiable(&forward, loss.ptr())?;
+    let needed = check::differentiable(call, &forward, loss.ptr())?;
     let reached = check::reached(&forward, &needed, loss.ptr());
     let mut most = 0;
     for &tensor in forward.iter().filter(|tensor| reached.contains(tensor)) {

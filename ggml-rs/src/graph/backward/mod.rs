@@ -44,7 +44,7 @@ use ggml_sys as sys;
 
 use super::{Builder, Route, Staging, Tensor};
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Checked, Placed, Refused, Result, here};
 use crate::layout::Refusal;
 
 pub(crate) use measure::most_tensors;
@@ -110,31 +110,39 @@ impl<'g> Gradients<'g> {
     /// It may be a permuted view: call [`Tensor::cont`] before [`Builder::output`] where it is.
     ///
     /// # Errors
-    /// [`Error::Param`] for a tensor that is not marked with [`Tensor::set_param`], was marked after the backward, or
+    /// [`Error::Param`](crate::Error::Param) for a tensor that is not marked with [`Tensor::set_param`], was marked after the backward, or
     /// that the loss does not depend on.
     #[doc(alias = "ggml_graph_get_grad")]
     #[track_caller]
     pub fn of(&self, tensor: Tensor<'g>) -> Result<Tensor<'g>> {
-        let gradient = self.by_param.get(&tensor.ptr()).ok_or_else(|| {
+        let at = here();
+        let gradient = self.find(tensor).at(at)?;
+        Tensor::new(gradient, self.builder)
+    }
+
+    fn find(&self, tensor: Tensor<'g>) -> Checked<Raw> {
+        let gradient = self.by_param.get(&tensor.ptr());
+        gradient.copied().ok_or_else(|| {
             Refusal {
                 op: "gradient",
                 operands: &[("of", tensor.layout())],
             }
             .param("the tensor was not marked with set_param before, or the loss does not depend on it")
-        })?;
-        Tensor::new(*gradient, self.builder)
+        })
     }
 
     /// Adds the gradient of `tensor` to `into`, in place: sums over runs, where `into` is an input that keeps its values.
     ///
-    /// Returns the sum, which must be an output (or something that an output depends on) for the addition to run.
+    /// Returns the sum. Where `into` is an input, a parameter or a view of one, the addition runs whether an output depends on it or
+    /// not.
     ///
     /// # Errors
-    /// As [`Gradients::of`] and [`Tensor::add_inplace`]; [`Error::Shape`] or [`Error::DType`] unless `into` is F32 and has the shape
+    /// As [`Gradients::of`] and [`Tensor::add_inplace`]; [`Error::Shape`](crate::Error::Shape) or [`Error::DType`](crate::Error::DType) unless `into` is F32 and has the shape
     /// of `tensor`.
     #[doc(alias = "ggml_add_inplace")]
     #[track_caller]
     pub fn accumulate(&self, tensor: Tensor<'g>, into: Tensor<'g>) -> Result<Tensor<'g>> {
+        let at = here();
         let gradient = self.of(tensor)?;
         let operands = [("into", into.layout()), ("gradient", gradient.layout())];
         let refusal = Refusal {
@@ -142,10 +150,10 @@ impl<'g> Gradients<'g> {
             operands: &operands,
         };
         if into.shape() != gradient.shape() {
-            return Err(refusal.shape("both must have the same shape"));
+            return Err(refusal.shape("both must have the same shape").at(at));
         }
         if into.dtype() != DType::F32 {
-            return Err(refusal.dtype("gradients are summed in f32"));
+            return Err(refusal.dtype("gradients are summed in f32").at(at));
         }
         let gradient = match gradient.is_contiguous() {
             true => gradient,
@@ -177,22 +185,25 @@ impl Tensor<'_> {
     /// Marks an input as trainable: a [`Builder::backward`] after this gives it a gradient.
     ///
     /// # Errors
-    /// [`Error::DType`] unless it is F32; [`Error::Param`] for the result of an op.
+    /// [`Error::DType`](crate::Error::DType) unless it is F32; [`Error::Param`](crate::Error::Param) for the result of an op.
     #[doc(alias = "ggml_set_param")]
     #[track_caller]
     pub fn set_param(self) -> Result<Self> {
+        let at = here();
         let operands = [("tensor", self.layout())];
         let refusal = Refusal {
             op: "set_param",
             operands: &operands,
         };
         if self.dtype() != DType::F32 {
-            return Err(refusal.dtype("only an f32 tensor is trained"));
+            return Err(refusal.dtype("only an f32 tensor is trained").at(at));
         }
         // SAFETY: the builder's tensors are alive.
         let op = unsafe { self.ptr().as_ref() }.op;
         if op != sys::GGML_OP_NONE {
-            return Err(refusal.param("only an input can be marked, not the result of an op"));
+            return Err(refusal
+                .param("only an input can be marked, not the result of an op")
+                .at(at));
         }
         // SAFETY: the tensor is alive, and its op is the one that ggml_set_param asserts.
         unsafe { sys::ggml_set_param(self.as_ptr()) };
@@ -230,21 +241,23 @@ impl<'g> Builder<'g> {
     /// activations, in all experts. At the bounds of `clamp`, and of units that clamp, the slope is 1.
     ///
     /// # Errors
-    /// [`Error::NotDifferentiable`] for a node without a backward, with the node and a way out where there is one;
-    /// [`Error::Shape`] and [`Error::DType`] for a loss that is not one F32 element; [`Error::Param`] when it depends on no marked
-    /// tensor, for a staging of one operand alone, and for a route that OUT_PROD does not have; [`Error::Alloc`].
+    /// [`Error::NotDifferentiable`](crate::Error::NotDifferentiable) for a node without a backward, with the node and a way out where there is one;
+    /// [`Error::Shape`](crate::Error::Shape) and [`Error::DType`](crate::Error::DType) for a loss that is not one F32 element; [`Error::Param`](crate::Error::Param) when it depends on no marked
+    /// tensor, for a staging of one operand alone, and for a route that OUT_PROD does not have; [`Error::Alloc`](crate::Error::Alloc).
     #[track_caller]
     pub fn backward_with(
         self,
         loss: Tensor<'g>,
         options: BackwardOptions,
     ) -> Result<Gradients<'g>> {
-        check_loss(loss)?;
-        check_staging(options.staging)?;
-        check_route(options.route)?;
+        let call = Call::new("backward");
+        let at = call.at;
+        check_loss(loss).at(at)?;
+        check_staging(options.staging).at(at)?;
+        check_route(options.route).at(at)?;
         let all = self.core().tensors();
         let forward = forward(loss);
-        let needed = check::differentiable(&forward, loss.ptr())?;
+        let needed = check::differentiable(call, &forward, loss.ptr())?;
         let segments = match options.recompute {
             true => self.core().segments(),
             false => Vec::new(),
@@ -255,10 +268,10 @@ impl<'g> Builder<'g> {
             .iter()
             .flat_map(|segment| &all[segment.clone()])
             .filter(|tensor| wanted.contains(tensor));
-        recompute::check(again.clone())?;
+        recompute::check(at, again.clone())?;
         let differentiated = forward.iter().filter(|tensor| needed.contains(tensor));
-        writes::check(&all, differentiated.chain(again).copied())?;
-        let mut made = expand::backward(&forward, loss.ptr(), &needed)?;
+        writes::check(at, &all, differentiated.chain(again).copied())?;
+        let mut made = expand::backward(call, &forward, loss.ptr(), &needed)?;
         let first = made.tensors.clone();
         if !segments.is_empty() {
             recompute::rewire(&all, &segments, &mut made)?;
@@ -297,7 +310,7 @@ impl<'g> Builder<'g> {
     ///
     /// # Errors
     /// Whatever `segment` returns. A segment that writes in place or has a custom op is refused by the backward, with
-    /// [`Error::NotDifferentiable`].
+    /// [`Error::NotDifferentiable`](crate::Error::NotDifferentiable).
     pub fn checkpoint<R>(self, segment: impl FnOnce() -> Result<R>) -> Result<R> {
         let begin = self.core().tensors().len();
         let result = segment()?;
@@ -306,6 +319,7 @@ impl<'g> Builder<'g> {
     }
 
     /// Sets the staging of the products among `made`.
+    #[track_caller]
     fn stage(self, made: &[Raw], staging: Staging) -> Result<()> {
         for &tensor in made {
             // SAFETY: the builder keeps its tensors alive.
@@ -321,6 +335,7 @@ impl<'g> Builder<'g> {
     }
 
     /// Sets the route of each OUT_PROD among `made`.
+    #[track_caller]
     fn route(self, made: &[Raw], route: Route) -> Result<()> {
         for &tensor in made {
             // SAFETY: the builder keeps its tensors alive.
@@ -341,8 +356,7 @@ fn forward(loss: Tensor<'_>) -> Vec<Raw> {
         .collect()
 }
 
-#[track_caller]
-fn check_loss(loss: Tensor<'_>) -> Result<()> {
+fn check_loss(loss: Tensor<'_>) -> Checked {
     let operands = [("loss", loss.layout())];
     let refusal = Refusal {
         op: "backward",
@@ -357,26 +371,22 @@ fn check_loss(loss: Tensor<'_>) -> Result<()> {
     Ok(())
 }
 
-#[track_caller]
-fn check_route(route: Option<Route>) -> Result<()> {
+fn check_route(route: Option<Route>) -> Checked {
     match route {
         None | Some(Route::Auto | Route::Direct) => Ok(()),
-        Some(other) => Err(Error::Param(OpError::new(
+        Some(other) => Err(Refused::param(
             "backward",
             format!("{other:?}: a route of mul_mat, and not of the out_prods of a backward"),
-            Vec::new(),
-        ))),
+        )),
     }
 }
 
-#[track_caller]
-fn check_staging(staging: Option<Staging>) -> Result<()> {
+fn check_staging(staging: Option<Staging>) -> Checked {
     match staging {
         None | Some(Staging::Float | Staging::Half) => Ok(()),
-        Some(other) => Err(Error::Param(OpError::new(
+        Some(other) => Err(Refused::param(
             "backward",
             format!("{other:?}: the products of a backward stage both operands alike"),
-            Vec::new(),
-        ))),
+        )),
     }
 }

@@ -11,7 +11,7 @@ use ggml_sys as sys;
 
 use super::expand::Made;
 use super::{Raw, check, writes};
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 use crate::graph::Context;
 use crate::guard;
 
@@ -19,11 +19,11 @@ use crate::guard;
 ///
 /// # Errors
 /// [`Error::NotDifferentiable`] for the first such node.
-#[track_caller]
-pub(super) fn check<'a>(mut again: impl Iterator<Item = &'a Raw>) -> Result<()> {
+pub(super) fn check<'a>(at: At, mut again: impl Iterator<Item = &'a Raw>) -> Result<()> {
     let once = |tensor: Raw| writes::writes(tensor) || check::is_custom(tensor);
     match again.find(|&&tensor| once(tensor)) {
         Some(&tensor) => Err(check::refuse(
+            at,
             tensor,
             "it writes in place or calls a closure, which a checkpoint cannot do again: take it out",
         )),

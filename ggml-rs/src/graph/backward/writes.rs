@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use ggml_sys as sys;
 
 use super::{Raw, check};
-use crate::error::Result;
+use crate::error::{At, Result};
 use crate::graph::node;
 
 /// Whether a node writes to the memory of another tensor.
@@ -30,8 +30,7 @@ pub(super) fn in_place(tensor: Raw) -> bool {
 ///
 /// # Errors
 /// [`Error::NotDifferentiable`](crate::Error::NotDifferentiable) naming the write.
-#[track_caller]
-pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()> {
+pub(super) fn check(at: At, all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()> {
     let index: HashMap<Raw, usize> = all.iter().copied().zip(0..).collect();
     let mut written: HashMap<Raw, Vec<usize>> = HashMap::new();
     for (i, &tensor) in all.iter().enumerate() {
@@ -43,7 +42,7 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
     if written.is_empty() {
         return Ok(());
     }
-    let at = |tensor: Raw| index.get(&tensor).copied().unwrap_or(0);
+    let place = |tensor: Raw| index.get(&tensor).copied().unwrap_or(0);
     for node in nodes.filter(|&node| !check::is_flat(node)) {
         let result = check::reads_result(node).then_some(node);
         for read in reads(node).chain(result) {
@@ -51,7 +50,7 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
             let base = unsafe { node::base(read) };
             let writes = written.get(&base).into_iter().flatten();
             for &write in writes.filter(|&&write| all[write] != node) {
-                unchanged(read, (node, at(node)), (all[write], write))?;
+                unchanged(at, read, (node, place(node)), (all[write], write))?;
             }
         }
     }
@@ -59,16 +58,22 @@ pub(super) fn check(all: &[Raw], nodes: impl Iterator<Item = Raw>) -> Result<()>
 }
 
 /// Checks one write to the memory of what a node reads; both come with their places in the order of creation.
-#[track_caller]
-fn unchanged(read: Raw, (node, at): (Raw, usize), (write, written_at): (Raw, usize)) -> Result<()> {
-    if written_at > at {
+fn unchanged(
+    at: At,
+    read: Raw,
+    (node, place): (Raw, usize),
+    (write, written_at): (Raw, usize),
+) -> Result<()> {
+    if written_at > place {
         return Err(check::refuse(
+            at,
             write,
             "it writes, before the backward, to what the backward reads again",
         ));
     }
     if read != node && !descends(read, write) {
         return Err(check::refuse(
+            at,
             write,
             "it writes to memory that is read through another tensor, so its gradient would be lost: go on from its result",
         ));

@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
+use crate::graph::node;
+
 type Pointer = NonNull<sys::ggml_tensor>;
 
 /// Marks in tensors' flags of what is needed, while they stand. A set of addresses would take longer than ggml takes to make
@@ -23,24 +25,37 @@ impl<'t> Marks<'t> {
     /// The needed node that was made next has the tensor as an operand, and is not too many such steps from the end of them.
     const FOLLOWED: i32 = 1 << 28;
     const ALL: i32 = Self::READ | Self::ASKED | Self::FOLLOWED;
+    /// A leaf whose memory outlives a run. Only while the marks are set.
+    const LASTS: i32 = 1 << 27;
 
     /// How many nodes ggml may walk along in one call, which takes a frame of the stack for each.
     const LONGEST: usize = 64;
 
-    /// Marks everything that `roots` depend on, themselves included.
-    pub fn of_needed<'a>(tensors: &'t [Pointer], roots: impl Iterator<Item = &'a Pointer>) -> Self {
+    /// Marks `roots`, every node that writes to one of the leaves `lasting`, whose memory outlives a run, and everything that
+    /// these depend on.
+    pub fn of_needed<'a>(
+        tensors: &'t [Pointer],
+        roots: impl Iterator<Item = &'a Pointer>,
+        lasting: impl Iterator<Item = &'a Pointer> + Clone,
+    ) -> Self {
         let mark = |tensor: *mut sys::ggml_tensor, bit: i32| {
             // SAFETY: all tensors of the builder are alive, and no other thread has them yet.
             unsafe { (*tensor).flags |= bit };
         };
         let marks = Self { tensors };
         roots.for_each(|root| mark(root.as_ptr(), Self::ASKED));
+        lasting
+            .clone()
+            .for_each(|leaf| mark(leaf.as_ptr(), Self::LASTS));
         // The needed node that was made after the one looked at, and its steps from the end.
         let mut next: Option<(Pointer, usize)> = None;
         // Backwards, so that all that need a tensor come before it.
         for &tensor in tensors.iter().rev() {
             if !marks.is_needed(tensor) {
-                continue;
+                if !writes_what_lasts(tensor) {
+                    continue;
+                }
+                mark(tensor.as_ptr(), Self::ASKED);
             }
             // SAFETY: as above; no tensor is its own source.
             let node = unsafe { tensor.as_ref() };
@@ -61,6 +76,10 @@ impl<'t> Marks<'t> {
                 _ => 0,
             };
             next = Some((tensor, steps));
+        }
+        for leaf in lasting {
+            // SAFETY: as above.
+            unsafe { (*leaf.as_ptr()).flags &= !Self::LASTS };
         }
         marks
     }
@@ -157,6 +176,21 @@ impl NodeNames {
     }
 }
 
+/// Whether a node writes to memory that is marked to outlive a run.
+fn writes_what_lasts(tensor: Pointer) -> bool {
+    // SAFETY: all tensors of the builder are alive, and so are their operands and what they are views of.
+    let node = unsafe { tensor.as_ref() };
+    // Every write is into what the result is a view of, that of AdamW, which has more, too.
+    if node.view_src.is_null() {
+        return false;
+    }
+    // SAFETY: as above.
+    let written = unsafe { node::written(tensor) };
+    written
+        .into_iter()
+        .any(|base| Marks::flags(base) & Marks::LASTS != 0)
+}
+
 /// Whether ggml keeps a tensor apart from the nodes, whose order is that of the run.
 fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
     tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM == 0
@@ -172,7 +206,7 @@ fn reads(node: Pointer, tensor: Pointer) -> bool {
 mod tests {
     use super::*;
     use crate::DType;
-    use crate::graph::{Graph, expand, node};
+    use crate::graph::{Graph, expand};
 
     /// What is in the cgraph, in its order, with its name.
     fn nodes(cgraph: NonNull<sys::ggml_cgraph>) -> Vec<(Pointer, String)> {
@@ -224,7 +258,7 @@ mod tests {
         .unwrap();
         check(&graph);
         let (x, last) = (graph.tensors()[0], graph.tensors()[1200]);
-        let marks = Marks::of_needed(graph.tensors(), [last].iter());
+        let marks = Marks::of_needed(graph.tensors(), [last].iter(), [x].iter());
         assert!(marks.is_needed(x));
         let (needed, ends) = marks.needed_and_ends();
         assert_eq!(needed, graph.tensors());
@@ -270,7 +304,7 @@ mod tests {
                 Ok(inputs)
             })
             .unwrap();
-            assert_eq!(graph.input_count(), inputs);
+            assert_eq!(graph.needed_inputs().len(), inputs);
             check(&graph);
         }
     }

@@ -6,7 +6,7 @@ use ggml_sys as sys;
 
 use super::{Builder, checked_name};
 use crate::dtype::DType;
-use crate::error::{Error, OpError, Result};
+use crate::error::{Call, Placed, Result};
 use crate::graph::Tensor;
 use crate::params::Param;
 
@@ -25,23 +25,20 @@ impl<'g> Builder<'g> {
     /// Its values are the parameter's own, shared with every other plan that uses it. The graph keeps them alive.
     ///
     /// # Errors
-    /// [`Error::DType`] unless it is F32; [`Error::Param`] when this graph has it as a frozen weight; [`Error::Alloc`].
+    /// [`Error::DType`](crate::Error::DType) unless it is F32; [`Error::Param`](crate::Error::Param) when this graph has it as a
+    /// frozen weight; [`Error::Alloc`](crate::Error::Alloc).
     #[doc(alias = "ggml_set_param")]
     #[track_caller]
     pub fn param(self, param: &Param) -> Result<Tensor<'g>> {
+        let call = Call::new("Builder::param");
         if param.dtype() != DType::F32 {
-            let detail = format!(
+            return Err(call.dtype(format!(
                 "`{}` is of type {}: gradients are F32, so take it as a weight",
                 param.name(),
                 param.dtype()
-            );
-            return Err(Error::DType(OpError::new(
-                "Builder::param",
-                detail,
-                Vec::new(),
             )));
         }
-        self.stored("Builder::param", param, true)
+        self.stored(call, param, true)
     }
 
     /// A parameter of any type that is not trained. The same parameter gives the same tensor.
@@ -50,14 +47,13 @@ impl<'g> Builder<'g> {
     /// plan that uses it.
     ///
     /// # Errors
-    /// [`Error::Param`] when this graph trains it; [`Error::Alloc`].
+    /// [`Error::Param`](crate::Error::Param) when this graph trains it; [`Error::Alloc`](crate::Error::Alloc).
     #[track_caller]
     pub fn weight(self, param: &Param) -> Result<Tensor<'g>> {
-        self.stored("Builder::weight", param, false)
+        self.stored(Call::new("Builder::weight"), param, false)
     }
 
-    #[track_caller]
-    fn stored(self, call: &'static str, param: &Param, trainable: bool) -> Result<Tensor<'g>> {
+    fn stored(self, call: Call, param: &Param, trainable: bool) -> Result<Tensor<'g>> {
         let known = {
             let parts = self.core.parts.borrow();
             let index = parts.by_param.get(&param.key());
@@ -71,9 +67,9 @@ impl<'g> Builder<'g> {
                 "the graph has `{}` both as trainable and as frozen",
                 param.name()
             );
-            return Err(Error::Param(OpError::new(call, detail, Vec::new())));
+            return Err(call.param(detail));
         }
-        let tensor = self.describe(param, trainable)?;
+        let tensor = self.describe(call, param, trainable)?;
         let mut parts = self.core.parts.borrow_mut();
         let index = parts.params.len();
         parts.by_param.insert(param.key(), index);
@@ -87,8 +83,13 @@ impl<'g> Builder<'g> {
     }
 
     /// A description of this graph's own of the parameter's memory.
-    fn describe(self, param: &Param, trainable: bool) -> Result<NonNull<sys::ggml_tensor>> {
-        let name = checked_name(param.name())?;
+    fn describe(
+        self,
+        call: Call,
+        param: &Param,
+        trainable: bool,
+    ) -> Result<NonNull<sys::ggml_tensor>> {
+        let name = checked_name(param.name()).of(call)?;
         let ne = param.shape().ne().map(|n| n as i64);
         let tensor = self.core.create("new_tensor", |context| {
             // SAFETY: the context is alive and has room; `ne` has four entries whose product was checked when the

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::inplace::{self, Reads};
 use crate::dtype::DType::{self, BF16, F16};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::graph::node::{self, Op};
 use crate::layout::{Layout, Refusal};
@@ -28,7 +28,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_add")]
     #[track_caller]
     pub fn add(self, b: Tensor<'g>) -> Result<Self> {
-        check_repeats("add", self.layout(), b.layout())?;
+        let at = here();
+        check_repeats("add", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_add's assertion.
         self.make("add", |context| unsafe {
             sys::ggml_add(context, self.as_ptr(), b.as_ptr())
@@ -42,7 +43,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_sub")]
     #[track_caller]
     pub fn sub(self, b: Tensor<'g>) -> Result<Self> {
-        check_repeats("sub", self.layout(), b.layout())?;
+        let at = here();
+        check_repeats("sub", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_sub's assertion.
         self.make("sub", |context| unsafe {
             sys::ggml_sub(context, self.as_ptr(), b.as_ptr())
@@ -56,7 +58,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_mul")]
     #[track_caller]
     pub fn mul(self, b: Tensor<'g>) -> Result<Self> {
-        check_repeats("mul", self.layout(), b.layout())?;
+        let at = here();
+        check_repeats("mul", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_mul's assertion.
         self.make("mul", |context| unsafe {
             sys::ggml_mul(context, self.as_ptr(), b.as_ptr())
@@ -70,7 +73,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_div")]
     #[track_caller]
     pub fn div(self, b: Tensor<'g>) -> Result<Self> {
-        check_repeats("div", self.layout(), b.layout())?;
+        let at = here();
+        check_repeats("div", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_div's assertion.
         self.make("div", |context| unsafe {
             sys::ggml_div(context, self.as_ptr(), b.as_ptr())
@@ -123,10 +127,11 @@ impl<'g> Tensor<'g> {
 
     #[track_caller]
     fn binary_inplace(self, op: &'static str, b: Tensor<'g>, make: Make) -> Result<Self> {
-        check_repeats(op, self.layout(), b.layout())?;
-        inplace::check(op, self, &[("b", b, Reads::InStep)])?;
+        let at = here();
+        check_repeats(op, self.layout(), b.layout()).at(at)?;
+        inplace::check(op, self, &[("b", b, Reads::InStep)]).at(at)?;
         if let Some(source) = b.fused_source()? {
-            inplace::check(op, self, &[("b's operand", source, Reads::InStep)])?;
+            inplace::check(op, self, &[("b's operand", source, Reads::InStep)]).at(at)?;
         }
         // SAFETY: both tensors are alive, and the check mirrors ggml_can_repeat, which the four functions assert.
         self.make(op, |context| unsafe {
@@ -153,7 +158,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_add_cast")]
     #[track_caller]
     pub fn add_cast(self, b: Tensor<'g>, dtype: DType) -> Result<Self> {
-        check_add_cast(self.layout(), b.layout(), dtype)?;
+        let at = here();
+        check_add_cast(self.layout(), b.layout(), dtype).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_add_cast_impl's assertions.
         self.make("add_cast", |context| unsafe {
             sys::ggml_add_cast(context, self.as_ptr(), b.as_ptr(), dtype.raw())
@@ -168,7 +174,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_add1")]
     #[track_caller]
     pub fn add1(self, b: Tensor<'g>) -> Result<Self> {
-        check_add1("add1", self.layout(), b.layout())?;
+        let at = here();
+        check_add1("add1", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_add1_impl's assertions.
         self.make("add1", |context| unsafe {
             sys::ggml_add1(context, self.as_ptr(), b.as_ptr())
@@ -182,8 +189,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_add1_inplace")]
     #[track_caller]
     pub fn add1_inplace(self, b: Tensor<'g>) -> Result<Self> {
-        check_add1("add1_inplace", self.layout(), b.layout())?;
-        inplace::check("add1_inplace", self, &[("b", b, Reads::Anywhere)])?;
+        let at = here();
+        check_add1("add1_inplace", self.layout(), b.layout()).at(at)?;
+        inplace::check("add1_inplace", self, &[("b", b, Reads::Anywhere)]).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_add1_impl's assertions.
         self.make("add1_inplace", |context| unsafe {
             sys::ggml_add1_inplace(context, self.as_ptr(), b.as_ptr())
@@ -197,7 +205,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_scale")]
     #[track_caller]
     pub fn scale(self, factor: f32) -> Result<Self> {
-        check_padded("scale", self.layout())?;
+        let at = here();
+        check_padded("scale", self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_scale_impl's assertion.
         self.make("scale", |context| unsafe {
             sys::ggml_scale(context, self.as_ptr(), factor)
@@ -211,8 +220,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_scale_inplace")]
     #[track_caller]
     pub fn scale_inplace(self, factor: f32) -> Result<Self> {
-        check_padded("scale_inplace", self.layout())?;
-        inplace::check("scale_inplace", self, &[])?;
+        let at = here();
+        check_padded("scale_inplace", self.layout()).at(at)?;
+        inplace::check("scale_inplace", self, &[]).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_scale_impl's assertion.
         self.make("scale_inplace", |context| unsafe {
             sys::ggml_scale_inplace(context, self.as_ptr(), factor)
@@ -226,7 +236,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_scale_bias")]
     #[track_caller]
     pub fn scale_bias(self, factor: f32, bias: f32) -> Result<Self> {
-        check_padded("scale_bias", self.layout())?;
+        let at = here();
+        check_padded("scale_bias", self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_scale_impl's assertion.
         self.make("scale_bias", |context| unsafe {
             sys::ggml_scale_bias(context, self.as_ptr(), factor, bias)
@@ -240,9 +251,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_scale_bias_inplace")]
     #[track_caller]
     pub fn scale_bias_inplace(self, factor: f32, bias: f32) -> Result<Self> {
+        let at = here();
         const OP: &str = "scale_bias_inplace";
-        check_padded(OP, self.layout())?;
-        inplace::check(OP, self, &[])?;
+        check_padded(OP, self.layout()).at(at)?;
+        inplace::check(OP, self, &[]).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_scale_impl's assertion.
         self.make(OP, |context| unsafe {
             sys::ggml_scale_bias_inplace(context, self.as_ptr(), factor, bias)
@@ -252,8 +264,7 @@ impl<'g> Tensor<'g> {
 
 /// Mirrors `ggml_can_repeat(b, a)`, which all four binary ops assert.
 #[inline]
-#[track_caller]
-fn check_repeats(op: &'static str, a: Layout, b: Layout) -> Result<()> {
+fn check_repeats(op: &'static str, a: Layout, b: Layout) -> Checked {
     if b.can_repeat_to(a.ne) {
         return Ok(());
     }
@@ -265,8 +276,7 @@ fn check_repeats(op: &'static str, a: Layout, b: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_add_cast_impl`.
-#[track_caller]
-fn check_add_cast(a: Layout, b: Layout, dtype: DType) -> Result<()> {
+fn check_add_cast(a: Layout, b: Layout, dtype: DType) -> Checked {
     let refusal = Refusal {
         op: "add_cast",
         operands: &[("a", a), ("b", b)],
@@ -281,8 +291,7 @@ fn check_add_cast(a: Layout, b: Layout, dtype: DType) -> Result<()> {
 }
 
 /// Mirrors `ggml_add1_impl`.
-#[track_caller]
-fn check_add1(op: &'static str, a: Layout, b: Layout) -> Result<()> {
+fn check_add1(op: &'static str, a: Layout, b: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a), ("b", b)],
@@ -295,8 +304,7 @@ fn check_add1(op: &'static str, a: Layout, b: Layout) -> Result<()> {
 
 /// `ggml_is_padded_1d`, which `ggml_scale_impl` and `ggml_add1_impl` assert.
 #[inline]
-#[track_caller]
-fn check_padded(op: &'static str, a: Layout) -> Result<()> {
+fn check_padded(op: &'static str, a: Layout) -> Checked {
     if a.is_padded_1d() {
         return Ok(());
     }
@@ -311,7 +319,7 @@ fn check_padded(op: &'static str, a: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::error::Error;
+    use crate::error::{Error, Refused};
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -330,7 +338,7 @@ mod tests {
         check_padded("scale", layout(DType::F32, &[4, 6])).unwrap();
         assert!(matches!(
             check_padded("scale", transposed(layout(DType::F32, &[4, 6]))),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 
@@ -343,10 +351,13 @@ mod tests {
             (a, layout(DType::F32, &[32]), DType::F32),
             (layout(F16, &[8]), layout(DType::F32, &[8]), DType::Q8_0),
         ] {
-            assert!(matches!(check_add_cast(a, b, dtype), Err(Error::Shape(_))));
+            assert!(matches!(
+                check_add_cast(a, b, dtype),
+                Err(Refused::Shape(_))
+            ));
         }
         let refused = check_add_cast(row, row, DType::F16);
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
     }
 
     #[test]
@@ -354,9 +365,9 @@ mod tests {
         let a = layout(DType::F32, &[4, 6]);
         check_add1("add1", a, layout(DType::F32, &[1])).unwrap();
         let refused = check_add1("add1", a, layout(DType::F32, &[1, 2]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_add1("add1", transposed(a), layout(DType::F32, &[1]));
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::inplace;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
@@ -31,7 +31,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_dup_inplace")]
     #[track_caller]
     pub fn dup_inplace(self) -> Result<Self> {
-        inplace::check("dup_inplace", self, &[])?;
+        let at = here();
+        inplace::check("dup_inplace", self, &[]).at(at)?;
         // SAFETY: the tensor is alive; ggml_dup_inplace asserts nothing.
         self.make("dup_inplace", |context| unsafe {
             sys::ggml_dup_inplace(context, self.as_ptr())
@@ -48,8 +49,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_cont_4d")]
     #[track_caller]
     pub fn cont_reshaped(self, shape: impl IntoShape) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
-        check_cont_reshaped(self.layout(), shape)?;
+        check_cont_reshaped(self.layout(), shape).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
         // SAFETY: the tensor is alive, and the check mirrors ggml_cont_4d's assertion.
         self.make("cont_reshaped", |context| unsafe {
@@ -73,16 +75,21 @@ impl<'g> Tensor<'g> {
 
     /// A contiguous copy of another type.
     ///
+    /// F32 becomes I32 towards zero: the nearest I32 where none is as large, and 0 for NaN. To F16, values from 65520 on become
+    /// infinite. To blocks, values whose scale is too large for a half make the block infinite or NaN: `docs/precision.md` has the
+    /// limits, and [`quantize`](crate::quantize::quantize) refuses such values.
+    ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) when rows are not whole blocks of the type.
     #[doc(alias = "ggml_cast")]
     #[track_caller]
     pub fn cast(self, dtype: DType) -> Result<Self> {
+        let at = here();
         let refusal = Refusal {
             op: "cast",
             operands: &[("a", self.layout())],
         };
-        refusal.check_result(dtype, self.shape().ne())?;
+        refusal.check_result(dtype, self.shape().ne()).at(at)?;
         // SAFETY: the tensor is alive; ggml_cast asserts nothing, and the result was checked.
         self.make("cast", |context| unsafe {
             sys::ggml_cast(context, self.as_ptr(), dtype.raw())
@@ -91,8 +98,8 @@ impl<'g> Tensor<'g> {
 
     /// Copies this tensor's values into `to`, converting them to its type. The result is a view of `to`.
     ///
-    /// The copy happens only if an output depends on the result, and in the order in which it was written
-    /// among the graph's other nodes.
+    /// The copy happens in the order in which it was written among the graph's other nodes. Into an input, a parameter or a view of
+    /// one it always happens; into another tensor only if an output depends on the result.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) when the numbers of elements differ; [`Error::Layout`](crate::Error::Layout) when both share memory, or when
@@ -100,7 +107,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_cpy")]
     #[track_caller]
     pub fn cpy(self, to: Tensor<'g>) -> Result<Self> {
-        check_cpy(self.layout(), to.layout(), self.base() == to.base())?;
+        let at = here();
+        check_cpy(self.layout(), to.layout(), self.base() == to.base()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_cpy's assertion.
         self.make("cpy", |context| unsafe {
             sys::ggml_cpy(context, self.as_ptr(), to.as_ptr())
@@ -109,8 +117,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_cont_4d`.
-#[track_caller]
-fn check_cont_reshaped(a: Layout, shape: Shape) -> Result<()> {
+fn check_cont_reshaped(a: Layout, shape: Shape) -> Checked {
     let refusal = Refusal {
         op: "cont_reshaped",
         operands: &[("a", a)],
@@ -122,8 +129,7 @@ fn check_cont_reshaped(a: Layout, shape: Shape) -> Result<()> {
 }
 
 /// Mirrors `ggml_cpy`, and keeps threads from writing what others read or write.
-#[track_caller]
-fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Result<()> {
+fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Checked {
     let refusal = Refusal {
         op: "cpy",
         operands: &[("a", a), ("to", to)],
@@ -143,7 +149,7 @@ fn check_cpy(a: Layout, to: Layout, same_memory: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -155,7 +161,7 @@ mod tests {
             (layout(DType::Q8_0, &[64]), &[16, 4]),
         ] {
             let refused = check_cont_reshaped(a, shape(dims));
-            assert!(matches!(refused, Err(Error::Shape(_))));
+            assert!(matches!(refused, Err(Refused::Shape(_))));
         }
     }
 
@@ -165,13 +171,16 @@ mod tests {
         check_cpy(a, to, false).unwrap();
         assert!(matches!(
             check_cpy(a, layout(DType::F16, &[9]), false),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
-        assert!(matches!(check_cpy(a, to, true), Err(Error::Layout(_))));
+        assert!(matches!(check_cpy(a, to, true), Err(Refused::Layout(_))));
         let folded = Layout {
             nb: [4, 4, 16, 16],
             ..a
         };
-        assert!(matches!(check_cpy(a, folded, false), Err(Error::Layout(_))));
+        assert!(matches!(
+            check_cpy(a, folded, false),
+            Err(Refused::Layout(_))
+        ));
     }
 }

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::matmul::multiplies;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::{ExpertIds, Tensor};
 use crate::layout::{Layout, Refusal};
 
@@ -45,7 +45,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_mul_mat_id")]
     #[track_caller]
     pub fn mul_mat_id(self, b: Tensor<'g>, ids: ExpertIds<'g>) -> Result<Self> {
-        check_mul_mat_id(self.layout(), b.layout(), ids.tensor.layout(), ids.experts)?;
+        let at = here();
+        check_mul_mat_id(self.layout(), b.layout(), ids.tensor.layout(), ids.experts).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_mul_mat_id's assertions. The ids are below the number of
         // matrices: the plan has checked them, or a sort made them.
         self.make("mul_mat_id", |context| unsafe {
@@ -55,8 +56,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_mul_mat_id`.
-#[track_caller]
-fn check_mul_mat_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Result<()> {
+fn check_mul_mat_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Checked {
     let refusal = Refusal {
         op: "mul_mat_id",
         operands: &[("a", a), ("b", b), ("ids", ids)],
@@ -94,10 +94,10 @@ fn check_mul_mat_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
-    fn check(a: &[usize], b: &[usize], ids: &[usize], experts: usize) -> Result<()> {
+    fn check(a: &[usize], b: &[usize], ids: &[usize], experts: usize) -> Checked {
         check_mul_mat_id(
             layout(DType::F32, a),
             layout(DType::F32, b),
@@ -142,7 +142,7 @@ mod tests {
         ] {
             let error = check(a, b, ids, experts).unwrap_err();
             assert!(
-                matches!(error, Error::Shape(_)) && error.to_string().contains(why),
+                matches!(error, Refused::Shape(_)) && error.to_string().contains(why),
                 "{error}"
             );
         }
@@ -154,12 +154,12 @@ mod tests {
         let turned = transposed(layout(DType::F32, &[8, 64, 4]));
         assert!(matches!(
             check_mul_mat_id(turned, b, ids, 4),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         let integers = layout(DType::I32, &[64, 8, 4]);
         assert!(matches!(
             check_mul_mat_id(integers, b, ids, 4),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 }

@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -94,7 +94,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_geglu_quick_split")]
     #[track_caller]
     pub fn glu_split(self, b: Tensor<'g>, function: GluOp) -> Result<Self> {
-        check_split("glu_split", self.layout(), b.layout())?;
+        let at = here();
+        check_split("glu_split", self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_glu_impl's assertions.
         self.make("glu_split", |context| unsafe {
             sys::ggml_glu_split(context, self.as_ptr(), b.as_ptr(), function.raw())
@@ -110,7 +111,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_swiglu_oai")]
     #[track_caller]
     pub fn swiglu_oai(self, b: Tensor<'g>, alpha: f32, limit: f32) -> Result<Self> {
-        check_limit("swiglu_oai", self.layout(), b.layout(), limit)?;
+        let at = here();
+        check_limit("swiglu_oai", self.layout(), b.layout(), limit).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_glu_impl's assertions.
         self.make("swiglu_oai", |context| unsafe {
             sys::ggml_swiglu_oai(context, self.as_ptr(), b.as_ptr(), alpha, limit)
@@ -126,7 +128,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_swiglu_clamp")]
     #[track_caller]
     pub fn swiglu_clamp(self, b: Tensor<'g>, limit: f32) -> Result<Self> {
-        check_limit("swiglu_clamp", self.layout(), b.layout(), limit)?;
+        let at = here();
+        check_limit("swiglu_clamp", self.layout(), b.layout(), limit).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_glu_impl's assertions.
         self.make("swiglu_clamp", |context| unsafe {
             sys::ggml_swiglu_clamp(context, self.as_ptr(), b.as_ptr(), limit)
@@ -135,7 +138,8 @@ impl<'g> Tensor<'g> {
 
     #[track_caller]
     fn halves(self, op: &'static str, function: GluOp, swapped: bool) -> Result<Self> {
-        check_halves(op, self.layout())?;
+        let at = here();
+        check_halves(op, self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_glu_impl's assertion.
         self.make(op, |context| unsafe {
             sys::ggml_glu(context, self.as_ptr(), function.raw(), swapped)
@@ -146,8 +150,7 @@ impl<'g> Tensor<'g> {
 const ROWS: &str = "rows must be packed and all at one distance: call cont() first";
 
 /// Mirrors `ggml_glu_impl` without `b`. ggml halves an odd row too, and leaves its last element out.
-#[track_caller]
-fn check_halves(op: &'static str, a: Layout) -> Result<()> {
+fn check_halves(op: &'static str, a: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -163,8 +166,7 @@ fn check_halves(op: &'static str, a: Layout) -> Result<()> {
 
 /// Mirrors `ggml_glu_impl` with `b`.
 #[inline]
-#[track_caller]
-fn check_split(op: &'static str, a: Layout, b: Layout) -> Result<()> {
+fn check_split(op: &'static str, a: Layout, b: Layout) -> Checked {
     let rows = a.is_contiguous_1() && b.is_contiguous_1();
     if a.ne == b.ne && a.dtype == b.dtype && rows {
         return Ok(());
@@ -183,8 +185,7 @@ fn check_split(op: &'static str, a: Layout, b: Layout) -> Result<()> {
 }
 
 /// The kernels' `clamp` is undefined for an interval whose ends are exchanged.
-#[track_caller]
-fn check_limit(op: &'static str, a: Layout, b: Layout, limit: f32) -> Result<()> {
+fn check_limit(op: &'static str, a: Layout, b: Layout, limit: f32) -> Checked {
     if limit >= 0.0 {
         return check_split(op, a, b);
     }
@@ -199,17 +200,20 @@ fn check_limit(op: &'static str, a: Layout, b: Layout, limit: f32) -> Result<()>
 mod tests {
     use super::*;
     use crate::dtype::DType::{F16, F32, Q8_0};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
     fn rows_are_two_halves() {
         check_halves("glu", layout(F32, &[6, 4])).unwrap();
         for odd in [layout(F32, &[5, 4]), layout(F32, &[1]), layout(Q8_0, &[32])] {
-            assert!(matches!(check_halves("glu", odd), Err(Error::Shape(_))));
+            assert!(matches!(check_halves("glu", odd), Err(Refused::Shape(_))));
         }
         let spread = transposed(layout(F32, &[4, 6]));
-        assert!(matches!(check_halves("glu", spread), Err(Error::Layout(_))));
+        assert!(matches!(
+            check_halves("glu", spread),
+            Err(Refused::Layout(_))
+        ));
     }
 
     #[test]
@@ -217,11 +221,11 @@ mod tests {
         let a = layout(F32, &[6, 4]);
         check_split("glu_split", a, a).unwrap();
         let refused = check_split("glu_split", a, layout(F32, &[6]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_split("glu_split", a, layout(F16, &[6, 4]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let refused = check_split("glu_split", a, transposed(layout(F32, &[4, 6])));
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         check_limit("swiglu_clamp", a, a, 0.0).unwrap();
         for limit in [-1.0, f32::NAN] {
             let refused = check_limit("swiglu_clamp", a, a, limit);
-            assert!(matches!(refused, Err(Error::Param(_))));
+            assert!(matches!(refused, Err(Refused::Param(_))));
         }
     }
 }

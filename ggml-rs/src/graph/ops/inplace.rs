@@ -2,8 +2,9 @@
 //!
 //! `x.relu_inplace()` is a view of `x`: same shape, same memory. The write happens where the node was written, among the
 //! graph's other nodes, and every other view of that memory sees it: nodes written before read the old values, nodes
-//! written after the new ones. It happens only if an output depends on the result. A graph input that was written over
-//! starts the next run with the new values, unless it is set again.
+//! written after the new ones. A graph input that was written over starts the next run with the new values, unless it is set
+//! again. So a write over an input or a parameter always happens, and a write over anything else only if an output
+//! depends on the result.
 //!
 //! ```
 //! use ggml_rs::{DType, Device, Graph, Plan, PlanOptions};
@@ -32,7 +33,7 @@
 //! written: only an operand at exactly the same place is taken, where an op reads and writes element by element, as in
 //! `x.add_inplace(x)`.
 
-use crate::error::Result;
+use crate::error::Checked;
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -89,12 +90,11 @@ impl Place {
 ///
 /// # Errors
 /// [`Error::Layout`](crate::Error::Layout).
-#[track_caller]
 pub(super) fn check<'g>(
     op: &'static str,
     a: Tensor<'g>,
     others: &[(&'static str, Tensor<'g>, Reads)],
-) -> Result<()> {
+) -> Checked {
     let others: Vec<_> = others
         .iter()
         .map(|&(role, tensor, reads)| (role, Place::of(tensor), reads))
@@ -102,8 +102,7 @@ pub(super) fn check<'g>(
     check_places(op, Place::of(a), &others)
 }
 
-#[track_caller]
-fn check_places(op: &'static str, a: Place, others: &[(&'static str, Place, Reads)]) -> Result<()> {
+fn check_places(op: &'static str, a: Place, others: &[(&'static str, Place, Reads)]) -> Checked {
     let alone = Refusal {
         op,
         operands: &[("a", a.layout)],
@@ -130,7 +129,7 @@ fn check_places(op: &'static str, a: Place, others: &[(&'static str, Place, Read
 mod tests {
     use super::*;
     use crate::dtype::DType::F32;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     fn place(base: usize, start: usize, layout: Layout) -> Place {
@@ -163,12 +162,12 @@ mod tests {
         for meets in moved {
             for reads in [Reads::InStep, Reads::Anywhere] {
                 assert!(
-                    matches!(check(meets, reads), Err(Error::Layout(_))),
+                    matches!(check(meets, reads), Err(Refused::Layout(_))),
                     "{meets:?}"
                 );
             }
         }
-        assert!(matches!(check(a, Reads::Anywhere), Err(Error::Layout(_))));
+        assert!(matches!(check(a, Reads::Anywhere), Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -178,6 +177,6 @@ mod tests {
             ..layout(F32, &[4, 4])
         };
         let refused = check_places("relu_inplace", place(1, 0, folded), &[]);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 }

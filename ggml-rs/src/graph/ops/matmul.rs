@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::Shape;
@@ -21,7 +21,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_out_prod")]
     #[track_caller]
     pub fn out_prod(self, b: Tensor<'g>) -> Result<Self> {
-        check_out_prod(self.layout(), b.layout())?;
+        let at = here();
+        check_out_prod(self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_out_prod's assertions.
         self.make("out_prod", |context| unsafe {
             sys::ggml_out_prod(context, self.as_ptr(), b.as_ptr())
@@ -40,7 +41,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_mul_mat")]
     #[track_caller]
     pub fn mul_mat(self, b: Tensor<'g>) -> Result<Self> {
-        check_mul_mat(self.layout(), b.layout())?;
+        let at = here();
+        check_mul_mat(self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_mul_mat's assertions.
         self.make("mul_mat", |context| unsafe {
             sys::ggml_mul_mat(context, self.as_ptr(), b.as_ptr())
@@ -59,7 +61,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "GGML_HINT_SRC0_IS_HADAMARD")]
     #[track_caller]
     pub fn mul_mat_hadamard(self, b: Tensor<'g>) -> Result<Self> {
-        check_hadamard(self.layout(), b.layout())?;
+        let at = here();
+        check_hadamard(self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors the assertions of ggml_mul_mat and of the transform, which
         // writes as many values as a row of b has.
         self.make("mul_mat_hadamard", |context| unsafe {
@@ -71,8 +74,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_mul_mat`, and what the transform of rows takes for granted.
-#[track_caller]
-fn check_hadamard(a: Layout, b: Layout) -> Result<()> {
+fn check_hadamard(a: Layout, b: Layout) -> Checked {
     const OP: &str = "mul_mat_hadamard";
     let refusal = Refusal {
         op: OP,
@@ -94,8 +96,7 @@ fn check_hadamard(a: Layout, b: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_out_prod` and `ggml_can_out_prod`.
-#[track_caller]
-fn check_out_prod(a: Layout, b: Layout) -> Result<()> {
+fn check_out_prod(a: Layout, b: Layout) -> Checked {
     if a.ne[1] != b.ne[1] {
         let refusal = Refusal {
             op: "out_prod",
@@ -108,8 +109,7 @@ fn check_out_prod(a: Layout, b: Layout) -> Result<()> {
 
 /// Mirrors `ggml_mul_mat` and `ggml_can_mul_mat`.
 #[inline]
-#[track_caller]
-fn check_mul_mat(a: Layout, b: Layout) -> Result<()> {
+fn check_mul_mat(a: Layout, b: Layout) -> Checked {
     if a.ne[0] != b.ne[0] {
         let refusal = Refusal {
             op: "mul_mat",
@@ -122,8 +122,7 @@ fn check_mul_mat(a: Layout, b: Layout) -> Result<()> {
 
 /// What both products ask for.
 #[inline]
-#[track_caller]
-fn check_product(op: &'static str, a: Layout, b: Layout, result: [usize; 4]) -> Result<()> {
+fn check_product(op: &'static str, a: Layout, b: Layout, result: [usize; 4]) -> Checked {
     let repeats = [2, 3].map(|i| a.ne[i] == b.ne[i] || b.ne[i].is_multiple_of(a.ne[i]));
     let numbers = multiplies(a.dtype) && multiplies(b.dtype);
     if repeats == [true; 2] && !a.is_transposed() && numbers && Shape::fits(DType::F32, result) {
@@ -154,7 +153,7 @@ pub(super) fn multiplies(dtype: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -185,12 +184,12 @@ mod tests {
             (&[8, 8], &[4, 3]),
             (&[8, 8, 2], &[8, 3, 3]),
         ] {
-            assert!(matches!(check(a, b), Err(Error::Shape(_))), "{a:?} {b:?}");
+            assert!(matches!(check(a, b), Err(Refused::Shape(_))), "{a:?} {b:?}");
         }
         let (a, b) = (layout(DType::F32, &[8, 8]), layout(DType::BF16, &[8, 3]));
-        assert!(matches!(check_hadamard(a, b), Err(Error::DType(_))));
+        assert!(matches!(check_hadamard(a, b), Err(Refused::DType(_))));
         let turned = transposed(layout(DType::F32, &[3, 8]));
-        assert!(matches!(check_hadamard(a, turned), Err(Error::Layout(_))));
+        assert!(matches!(check_hadamard(a, turned), Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -214,12 +213,12 @@ mod tests {
             layout(DType::F32, &[8, 7, 2]),
             layout(DType::F32, &[5, 7, 3]),
         );
-        assert!(matches!(check_out_prod(a, b), Err(Error::Shape(_))));
+        assert!(matches!(check_out_prod(a, b), Err(Refused::Shape(_))));
         let (a, b) = (
             layout(DType::F32, &[8, 7, 1, 4]),
             layout(DType::F32, &[8, 5, 1, 2]),
         );
-        assert!(matches!(check_mul_mat(a, b), Err(Error::Shape(_))));
+        assert!(matches!(check_mul_mat(a, b), Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -227,19 +226,19 @@ mod tests {
         let a = transposed(layout(DType::F32, &[7, 256]));
         assert!(matches!(
             check_out_prod(a, layout(DType::F32, &[5, 7])),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         let a = transposed(layout(DType::F32, &[7, 256]));
         assert!(matches!(
             check_mul_mat(a, layout(DType::F32, &[256, 5])),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 
     #[test]
     fn integers_are_not_multiplied() {
         let error = check_mul_mat(layout(DType::I32, &[4, 4]), layout(DType::F32, &[4, 4]));
-        assert!(matches!(error, Err(Error::DType(_))));
+        assert!(matches!(error, Err(Refused::DType(_))));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use super::inplace;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -32,7 +32,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_norm_inplace")]
     #[track_caller]
     pub fn norm_inplace(self, eps: f32) -> Result<Self> {
-        inplace::check("norm_inplace", self, &[])?;
+        let at = here();
+        inplace::check("norm_inplace", self, &[]).at(at)?;
         self.normalized("norm_inplace", eps, sys::ggml_norm_inplace)
     }
 
@@ -53,7 +54,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_rms_norm_inplace")]
     #[track_caller]
     pub fn rms_norm_inplace(self, eps: f32) -> Result<Self> {
-        inplace::check("rms_norm_inplace", self, &[])?;
+        let at = here();
+        inplace::check("rms_norm_inplace", self, &[]).at(at)?;
         self.normalized("rms_norm_inplace", eps, sys::ggml_rms_norm_inplace)
     }
 
@@ -66,8 +68,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_rms_norm_back")]
     #[track_caller]
     pub fn rms_norm_back(self, x: Tensor<'g>, eps: f32) -> Result<Self> {
-        check_back(self.layout(), x.layout())?;
-        check_eps("rms_norm_back", self.layout(), eps)?;
+        let at = here();
+        check_back(self.layout(), x.layout()).at(at)?;
+        check_eps("rms_norm_back", self.layout(), eps).at(at)?;
         // SAFETY: both tensors are alive; ggml_rms_norm_back asserts nothing.
         self.make("rms_norm_back", |context| unsafe {
             sys::ggml_rms_norm_back(context, self.as_ptr(), x.as_ptr(), eps)
@@ -82,8 +85,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_group_norm")]
     #[track_caller]
     pub fn group_norm(self, groups: usize, eps: f32) -> Result<Self> {
-        let groups = check_groups("group_norm", self.layout(), groups)?;
-        check_eps("group_norm", self.layout(), eps)?;
+        let at = here();
+        let groups = check_groups("group_norm", self.layout(), groups).at(at)?;
+        check_eps("group_norm", self.layout(), eps).at(at)?;
         // SAFETY: the tensor is alive; ggml_group_norm asserts nothing.
         self.make("group_norm", |context| unsafe {
             sys::ggml_group_norm(context, self.as_ptr(), groups, eps)
@@ -97,10 +101,11 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_group_norm_inplace")]
     #[track_caller]
     pub fn group_norm_inplace(self, groups: usize, eps: f32) -> Result<Self> {
+        let at = here();
         const OP: &str = "group_norm_inplace";
-        let groups = check_groups(OP, self.layout(), groups)?;
-        check_eps(OP, self.layout(), eps)?;
-        inplace::check(OP, self, &[])?;
+        let groups = check_groups(OP, self.layout(), groups).at(at)?;
+        check_eps(OP, self.layout(), eps).at(at)?;
+        inplace::check(OP, self, &[]).at(at)?;
         // SAFETY: the tensor is alive; ggml_group_norm_inplace asserts nothing.
         self.make(OP, |context| unsafe {
             sys::ggml_group_norm_inplace(context, self.as_ptr(), groups, eps)
@@ -124,13 +129,15 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_l2_norm_inplace")]
     #[track_caller]
     pub fn l2_norm_inplace(self, eps: f32) -> Result<Self> {
-        inplace::check("l2_norm_inplace", self, &[])?;
+        let at = here();
+        inplace::check("l2_norm_inplace", self, &[]).at(at)?;
         self.normalized("l2_norm_inplace", eps, sys::ggml_l2_norm_inplace)
     }
 
     #[track_caller]
     fn normalized(self, op: &'static str, eps: f32, make: Make) -> Result<Self> {
-        check_eps(op, self.layout(), eps)?;
+        let at = here();
+        check_eps(op, self.layout(), eps).at(at)?;
         // SAFETY: the tensor is alive; ggml's norms assert nothing while a graph is built.
         self.make(op, |context| unsafe { make(context, self.as_ptr(), eps) })
     }
@@ -138,8 +145,7 @@ impl<'g> Tensor<'g> {
 
 /// What the CPU's kernels assert while they compute.
 #[inline]
-#[track_caller]
-fn check_eps(op: &'static str, a: Layout, eps: f32) -> Result<()> {
+fn check_eps(op: &'static str, a: Layout, eps: f32) -> Checked {
     if eps >= 0.0 {
         return Ok(());
     }
@@ -151,8 +157,7 @@ fn check_eps(op: &'static str, a: Layout, eps: f32) -> Result<()> {
 }
 
 /// What the kernel takes for granted.
-#[track_caller]
-fn check_back(gradient: Layout, x: Layout) -> Result<()> {
+fn check_back(gradient: Layout, x: Layout) -> Checked {
     let refusal = Refusal {
         op: "rms_norm_back",
         operands: &[("a", gradient), ("x", x)],
@@ -167,8 +172,7 @@ fn check_back(gradient: Layout, x: Layout) -> Result<()> {
 }
 
 /// Kernels divide by the number of groups, and round up what a group has.
-#[track_caller]
-fn check_groups(op: &'static str, a: Layout, groups: usize) -> Result<i32> {
+fn check_groups(op: &'static str, a: Layout, groups: usize) -> Checked<i32> {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -186,7 +190,7 @@ fn check_groups(op: &'static str, a: Layout, groups: usize) -> Result<i32> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{F16, F32};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -194,7 +198,7 @@ mod tests {
         let a = layout(F32, &[4]);
         check_eps("norm", a, 0.0).unwrap();
         for eps in [-1e-6, f32::NAN] {
-            assert!(matches!(check_eps("norm", a, eps), Err(Error::Param(_))));
+            assert!(matches!(check_eps("norm", a, eps), Err(Refused::Param(_))));
         }
     }
 
@@ -206,7 +210,7 @@ mod tests {
         }
         for groups in [0, 4, 12, usize::MAX] {
             let refused = check_groups("group_norm", a, groups);
-            assert!(matches!(refused, Err(Error::Param(_))), "{groups}");
+            assert!(matches!(refused, Err(Refused::Param(_))), "{groups}");
         }
     }
 
@@ -215,8 +219,8 @@ mod tests {
         let a = layout(F32, &[4, 2]);
         check_back(a, a).unwrap();
         let refused = check_back(a, layout(F32, &[4]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_back(a, layout(F16, &[4, 2]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
     }
 }

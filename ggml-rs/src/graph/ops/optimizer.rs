@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -71,8 +71,8 @@ impl<'g> Tensor<'g> {
     /// `a = (1 - learning_rate·weight_decay)·a - learning_rate·(m·c1) / (sqrt(v·c2) + eps)`, where `params` holds learning_rate, beta1,
     /// beta2, eps, weight_decay, c1 and c2: [`AdamW::values`] makes them. `m` and `v` are inputs that are zero before the first step.
     ///
-    /// The step runs where it is written, after the nodes before it; what is written later reads the new values. It runs only if an
-    /// output depends on its result.
+    /// The step runs where it is written, after the nodes before it; what is written later reads the new values. It runs whether
+    /// an output depends on its result or not.
     ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) unless `a` is marked with [`Tensor::set_param`], or when two of `a`, `m`, `v` and `grad`
@@ -88,8 +88,10 @@ impl<'g> Tensor<'g> {
         v: Tensor<'g>,
         params: Tensor<'g>,
     ) -> Result<Self> {
+        let at = here();
         let operands = [("a", self), ("grad", grad), ("m", m), ("v", v)];
-        self.check_step("opt_step_adamw", &operands, params, 7)?;
+        self.check_step("opt_step_adamw", &operands, params, 7)
+            .at(at)?;
         // SAFETY: all tensors are alive, and the check mirrors ggml_opt_step_adamw's assertions and its kernels'.
         self.make("opt_step_adamw", |context| unsafe {
             sys::ggml_opt_step_adamw(
@@ -113,21 +115,22 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_opt_step_sgd")]
     #[track_caller]
     pub fn opt_step_sgd(self, grad: Tensor<'g>, params: Tensor<'g>) -> Result<Self> {
-        self.check_step("opt_step_sgd", &[("a", self), ("grad", grad)], params, 2)?;
+        let at = here();
+        self.check_step("opt_step_sgd", &[("a", self), ("grad", grad)], params, 2)
+            .at(at)?;
         // SAFETY: all tensors are alive, and the check mirrors ggml_opt_step_sgd's assertions and its kernels'.
         self.make("opt_step_sgd", |context| unsafe {
             sys::ggml_opt_step_sgd(context, self.as_ptr(), grad.as_ptr(), params.as_ptr())
         })
     }
 
-    #[track_caller]
     fn check_step(
         self,
         op: &'static str,
         tensors: &[(&'static str, Tensor<'g>)],
         params: Tensor<'g>,
         count: usize,
-    ) -> Result<()> {
+    ) -> Checked {
         let mut operands: Vec<_> = tensors
             .iter()
             .map(|(role, t)| (*role, t.layout()))
@@ -154,12 +157,7 @@ impl<'g> Tensor<'g> {
 
 /// Mirrors what `ggml_opt_step_adamw` and `_sgd` assert of layouts, and their kernels, which find all elements by the places of a's.
 /// The last operand holds the parameters.
-#[track_caller]
-fn check_layouts(
-    op: &'static str,
-    operands: &[(&'static str, Layout)],
-    count: usize,
-) -> Result<()> {
+fn check_layouts(op: &'static str, operands: &[(&'static str, Layout)], count: usize) -> Checked {
     let refusal = Refusal { op, operands };
     let [(_, a), .., (_, params)] = operands else {
         return Err(refusal.param("no operands"));
@@ -188,7 +186,7 @@ fn check_layouts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -198,17 +196,17 @@ mod tests {
         let step =
             |grad, n| check_layouts("opt_step_sgd", &[("a", a), ("grad", grad), params(n)], 2);
         step(a, 2).unwrap();
-        assert!(matches!(step(a, 7), Err(Error::Shape(_))));
+        assert!(matches!(step(a, 7), Err(Refused::Shape(_))));
         assert!(matches!(
             step(layout(DType::F32, &[6, 4]), 2),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             step(layout(DType::F16, &[4, 6]), 2),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let turned = transposed(layout(DType::F32, &[6, 4]));
-        assert!(matches!(step(turned, 2), Err(Error::Layout(_))));
+        assert!(matches!(step(turned, 2), Err(Refused::Layout(_))));
     }
 
     #[test]

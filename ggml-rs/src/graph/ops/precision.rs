@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Refused, Result, here};
 use crate::graph::{Tensor, node};
 use crate::guard;
 use crate::layout::Refusal;
@@ -109,20 +109,27 @@ impl Tensor<'_> {
     /// Sets the least precision to which this node may convert its operand `source` (0 is `a`, 1 is `b`).
     ///
     /// MUL_MAT takes both sources with any precision, MUL_MAT_ID `source` 1; OUT_PROD takes both, with f32 or f16. On
-    /// Metal a MUL_MAT of which either source asks for more than f16 runs with [`Staging::Float`]. On MUL_MAT_ID f32 turns
-    /// on a rescale of `b` against overflow, and does not change its staging. A CPU device refuses a MUL_MAT whose request
-    /// its kernels, which convert `b` to the type that they multiply, would not meet.
+    /// Metal a MUL_MAT of which either source asks for more than f16 runs with [`Staging::Float`].
+    ///
+    /// On MUL_MAT_ID f32 asks for f32's range, not for its precision: Metal divides all of `b` by one power of two against
+    /// overflow, and does not change its staging.
+    ///
+    /// A device refuses a node whose request its kernels would not meet. A CPU converts `b` to the type that it multiplies `a`
+    /// with: f16 for weights of f16, bf16 for bf16, 8-bit blocks for quantized ones, which have f32's range for K-quants, IQ
+    /// (but IQ4_NL) and TQ types alone. `docs/setters.md` has what every device does with every request and type.
     ///
     /// # Errors
     /// [`Error::Param`](crate::Error::Param) for a node or an operand that has no such setting.
     #[doc(alias = "ggml_prec_set_src")]
     #[track_caller]
     pub fn set_src_precision(self, precision: Precision, source: usize) -> Result<Self> {
+        let at = here();
         let refuse = || {
             self.no_setting(
                 "set_src_precision",
                 format!("this node does not take {precision:?} for operand {source}"),
             )
+            .at(at)
         };
         // Two operands are the most that any op with this setting has; ggml asserts on its own bound.
         let source = i32::try_from(source)
@@ -160,6 +167,7 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_mul_mat_id_set_staging")]
     #[track_caller]
     pub fn set_staging(self, staging: Staging) -> Result<Self> {
+        let at = here();
         // SAFETY: the builder's tensors are alive.
         match unsafe { node::op(self.ptr()) } {
             Some(node::Op::MulMatId) => {
@@ -175,18 +183,22 @@ impl Tensor<'_> {
                         "set_staging",
                         "only a mul_mat_id stages one operand alone as float",
                     )
+                    .at(at)
                 })?;
                 self.set_src_precision(precision, 0)?
                     .set_src_precision(precision, 1)
             }
-            _ => Err(self.no_setting(
-                "set_staging",
-                "only out_prod, mul_mat and mul_mat_id have a staging",
-            )),
+            _ => Err(self
+                .no_setting(
+                    "set_staging",
+                    "only out_prod, mul_mat and mul_mat_id have a staging",
+                )
+                .at(at)),
         }
     }
 
-    /// Sets how this MUL_MAT or OUT_PROD runs on Metal. Other devices take no notice.
+    /// Sets how this MUL_MAT or OUT_PROD runs on Metal. Other devices have no routes, take no notice, and promise nothing by it: for
+    /// operands that are not rounded, on whichever device, there is [`Tensor::set_staging`].
     ///
     /// ```
     /// use ggml_rs::{DType, Graph, Route};
@@ -204,6 +216,7 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_mul_mat_set_route")]
     #[track_caller]
     pub fn set_route(self, route: Route) -> Result<Self> {
+        let at = here();
         // SAFETY: the builder's tensors are alive.
         match (unsafe { node::op(self.ptr()) }, route) {
             (Some(node::Op::MulMat), Route::Auto) => {
@@ -216,10 +229,12 @@ impl Tensor<'_> {
             (Some(node::Op::OutProd), Route::Direct) => {
                 Ok(self.set_out_prod_route(out_prod::DIRECT))
             }
-            (Some(node::Op::MulMat | node::Op::OutProd), other) => {
-                Err(self.no_setting("set_route", format!("this node has no route {other:?}")))
-            }
-            _ => Err(self.no_setting("set_route", "only a mul_mat and an out_prod have a route")),
+            (Some(node::Op::MulMat | node::Op::OutProd), other) => Err(self
+                .no_setting("set_route", format!("this node has no route {other:?}"))
+                .at(at)),
+            _ => Err(self
+                .no_setting("set_route", "only a mul_mat and an out_prod have a route")
+                .at(at)),
         }
     }
 
@@ -239,8 +254,7 @@ impl Tensor<'_> {
         self
     }
 
-    #[track_caller]
-    fn no_setting(self, op: &'static str, detail: impl Into<String>) -> crate::Error {
+    fn no_setting(self, op: &'static str, detail: impl Into<String>) -> Refused {
         Refusal {
             op,
             operands: &[("node", self.layout())],

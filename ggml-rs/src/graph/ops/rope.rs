@@ -6,7 +6,7 @@ use ggml_sys as sys;
 
 use super::inplace::{self, Reads};
 use crate::dtype::DType::{F32, I32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -168,13 +168,14 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_rope_custom_inplace")]
     #[track_caller]
     pub fn rope_inplace(self, positions: Tensor<'g>, options: Rope<'g>) -> Result<Self> {
+        let at = here();
         const OP: &str = "rope_inplace";
         let factors = options
             .freq_factors
             .map(|factors| ("factors", factors, Reads::Anywhere));
         let positions_read = Some(("positions", positions, Reads::Anywhere));
         let others: Vec<_> = [positions_read, factors].into_iter().flatten().collect();
-        inplace::check(OP, self, &others)?;
+        inplace::check(OP, self, &others).at(at)?;
         self.rope_node(OP, positions, options, sys::ggml_rope_multi_inplace)
     }
 
@@ -198,7 +199,8 @@ impl<'g> Tensor<'g> {
         options: Rope<'g>,
         make: Make,
     ) -> Result<Self> {
-        let window = check_rope(op, self.layout(), positions.layout(), &options)?;
+        let at = here();
+        let window = check_rope(op, self.layout(), positions.layout(), &options).at(at)?;
         let factors = options.freq_factors;
         let factors = factors.map_or(std::ptr::null_mut(), Tensor::as_ptr);
         let mut sections = window.sections;
@@ -239,13 +241,12 @@ struct Numbers {
 }
 
 /// Mirrors `ggml_rope_impl`, and what kernels assert or take for granted while they compute.
-#[track_caller]
 fn check_rope(
     op: &'static str,
     a: Layout,
     positions: Layout,
     options: &Rope<'_>,
-) -> Result<Numbers> {
+) -> Checked<Numbers> {
     check_operands(op, a, positions, options.mode)?;
     if let Some(factors) = options.freq_factors {
         check_factors(op, a, factors.layout())?;
@@ -258,8 +259,7 @@ fn check_rope(
     window(a.ne[0], options).map_err(|why| refusal.param(why))
 }
 
-#[track_caller]
-fn check_operands(op: &'static str, a: Layout, positions: Layout, mode: RopeMode) -> Result<()> {
+fn check_operands(op: &'static str, a: Layout, positions: Layout, mode: RopeMode) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a), ("positions", positions)],
@@ -283,8 +283,7 @@ fn check_operands(op: &'static str, a: Layout, positions: Layout, mode: RopeMode
 }
 
 /// ggml asserts one factor for each pair that is turned; the CPU's kernel reads one for each pair of a row.
-#[track_caller]
-fn check_factors(op: &'static str, a: Layout, factors: Layout) -> Result<()> {
+fn check_factors(op: &'static str, a: Layout, factors: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a), ("factors", factors)],
@@ -379,7 +378,7 @@ fn window(row: usize, options: &Rope<'_>) -> std::result::Result<Numbers, String
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     fn refused(row: usize, options: Rope<'_>) -> String {
@@ -469,13 +468,13 @@ mod tests {
             (layout(I32, &[5]), sections),
             (layout(I32, &[5, 2]), RopeMode::Normal),
         ] {
-            assert!(matches!(check(positions, mode), Err(Error::Shape(_))));
+            assert!(matches!(check(positions, mode), Err(Refused::Shape(_))));
         }
         let refused = check(layout(F32, &[5]), RopeMode::Normal);
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let odd = layout(F32, &[15, 4, 5]);
         let refused = check_operands("rope", odd, layout(I32, &[5]), RopeMode::Normal);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -484,8 +483,8 @@ mod tests {
         check_factors("rope", a, layout(F32, &[8])).unwrap();
         // Enough for dims of 8, which ggml asserts, and not for what the kernel reads.
         let refused = check_factors("rope", a, layout(F32, &[4]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_factors("rope", a, layout(F16, &[8]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
     }
 }

@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{self, F16, F32, I32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::{ExpertIds, RowIds, Tensor};
 use crate::layout::{Layout, Refusal};
 
@@ -18,7 +18,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_get_rows")]
     #[track_caller]
     pub fn get_rows(self, ids: RowIds<'g>) -> Result<Self> {
-        check_get_rows(self.layout(), ids.tensor.layout(), ids.rows)?;
+        let at = here();
+        check_get_rows(self.layout(), ids.tensor.layout(), ids.rows).at(at)?;
         // SAFETY: the tensors are alive, the check mirrors ggml_get_rows' assertions, and the ids are below ne[1].
         self.make("get_rows", |context| unsafe {
             sys::ggml_get_rows(context, self.as_ptr(), ids.tensor.as_ptr())
@@ -35,7 +36,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_get_rows_back")]
     #[track_caller]
     pub fn get_rows_back(self, ids: RowIds<'g>, like: Tensor<'g>) -> Result<Self> {
-        check_get_rows_back(self.layout(), ids.tensor.layout(), like.layout(), ids.rows)?;
+        let at = here();
+        check_get_rows_back(self.layout(), ids.tensor.layout(), like.layout(), ids.rows).at(at)?;
         // SAFETY: the tensors are alive, the check is stricter than ggml_get_rows_back, which does not compare the number
         // of ids with that of rows, and the ids are below ne[1] of the result.
         self.make("get_rows_back", |context| unsafe {
@@ -58,6 +60,7 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_set_rows")]
     #[track_caller]
     pub fn set_rows(self, b: Tensor<'g>, ids: RowIds<'g>) -> Result<Self> {
+        let at = here();
         let same_memory = self.base() == b.base();
         check_set_rows(
             self.layout(),
@@ -66,7 +69,8 @@ impl<'g> Tensor<'g> {
             ids.rows,
             ids.distinct,
             same_memory,
-        )?;
+        )
+        .at(at)?;
         // SAFETY: the tensors are alive, the check mirrors ggml_set_rows' assertions, and the ids are distinct and below
         // ne[1].
         self.make("set_rows", |context| unsafe {
@@ -83,7 +87,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_add_id")]
     #[track_caller]
     pub fn add_id(self, b: Tensor<'g>, ids: ExpertIds<'g>) -> Result<Self> {
-        check_add_id(self.layout(), b.layout(), ids.tensor.layout(), ids.experts)?;
+        let at = here();
+        check_add_id(self.layout(), b.layout(), ids.tensor.layout(), ids.experts).at(at)?;
         // SAFETY: the tensors are alive, the check mirrors ggml_add_id's assertions, and the ids are below ne[1] of b.
         self.make("add_id", |context| unsafe {
             sys::ggml_add_id(context, self.as_ptr(), b.as_ptr(), ids.tensor.as_ptr())
@@ -92,8 +97,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Ids beyond the rows would be read, or written, as if they were there.
-#[track_caller]
-fn check_bound(refusal: &Refusal, rows: usize, of: usize) -> Result<()> {
+fn check_bound(refusal: &Refusal, rows: usize, of: usize) -> Checked {
     if rows > of {
         return Err(refusal.shape(format!(
             "the ids choose from {rows} rows, and there are {of}"
@@ -102,8 +106,7 @@ fn check_bound(refusal: &Refusal, rows: usize, of: usize) -> Result<()> {
     Ok(())
 }
 
-#[track_caller]
-fn check_id_type(refusal: &Refusal, ids: Layout) -> Result<()> {
+fn check_id_type(refusal: &Refusal, ids: Layout) -> Checked {
     if ids.dtype != I32 {
         return Err(refusal.dtype("the ids must be I32"));
     }
@@ -111,8 +114,7 @@ fn check_id_type(refusal: &Refusal, ids: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_get_rows`.
-#[track_caller]
-fn check_get_rows(a: Layout, ids: Layout, rows: usize) -> Result<()> {
+fn check_get_rows(a: Layout, ids: Layout, rows: usize) -> Checked {
     let refusal = Refusal {
         op: "get_rows",
         operands: &[("a", a), ("ids", ids)],
@@ -132,8 +134,7 @@ fn check_get_rows(a: Layout, ids: Layout, rows: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_get_rows_back`, and what its kernel takes for granted.
-#[track_caller]
-fn check_get_rows_back(a: Layout, ids: Layout, like: Layout, rows: usize) -> Result<()> {
+fn check_get_rows_back(a: Layout, ids: Layout, like: Layout, rows: usize) -> Checked {
     let refusal = Refusal {
         op: "get_rows_back",
         operands: &[("a", a), ("ids", ids), ("like", like)],
@@ -160,7 +161,6 @@ fn check_get_rows_back(a: Layout, ids: Layout, like: Layout, rows: usize) -> Res
 }
 
 /// Mirrors `ggml_set_rows`, and keeps threads from writing what others read or write.
-#[track_caller]
 fn check_set_rows(
     a: Layout,
     b: Layout,
@@ -168,7 +168,7 @@ fn check_set_rows(
     rows: usize,
     distinct: bool,
     same_memory: bool,
-) -> Result<()> {
+) -> Checked {
     let refusal = Refusal {
         op: "set_rows",
         operands: &[("a", a), ("b", b), ("ids", ids)],
@@ -207,8 +207,7 @@ fn check_set_rows(
 }
 
 /// Mirrors `ggml_add_id`.
-#[track_caller]
-fn check_add_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Result<()> {
+fn check_add_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Checked {
     let refusal = Refusal {
         op: "add_id",
         operands: &[("a", a), ("b", b), ("ids", ids)],
@@ -231,7 +230,7 @@ fn check_add_id(a: Layout, b: Layout, ids: Layout, experts: usize) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -241,14 +240,14 @@ mod tests {
         get(a, &[7, 2, 3], 5).unwrap();
         get(a, &[7, 2, 3], 4).unwrap();
         get(layout(DType::Q4_K, &[256, 5]), &[7], 5).unwrap();
-        assert!(matches!(get(a, &[7, 2, 3], 6), Err(Error::Shape(_))));
-        assert!(matches!(get(a, &[7, 3, 2], 5), Err(Error::Shape(_))));
-        assert!(matches!(get(a, &[7, 2], 5), Err(Error::Shape(_))));
+        assert!(matches!(get(a, &[7, 2, 3], 6), Err(Refused::Shape(_))));
+        assert!(matches!(get(a, &[7, 3, 2], 5), Err(Refused::Shape(_))));
+        assert!(matches!(get(a, &[7, 2], 5), Err(Refused::Shape(_))));
         let wide = check_get_rows(layout(F32, &[8, 5]), layout(DType::I64, &[7]), 5);
-        assert!(matches!(wide, Err(Error::DType(_))));
+        assert!(matches!(wide, Err(Refused::DType(_))));
         for dtype in [DType::Q8_1, DType::Q8_K, DType::I8, DType::F64] {
             let error = get(layout(dtype, &[256, 5]), &[7], 5);
-            assert!(matches!(error, Err(Error::DType(_))), "{dtype}");
+            assert!(matches!(error, Err(Refused::DType(_))), "{dtype}");
         }
     }
 
@@ -265,13 +264,16 @@ mod tests {
             (&[9, 7], layout(I32, &[7]), 5),
             (&[8, 7, 2], layout(I32, &[7]), 5),
         ] {
-            assert!(matches!(back(a, ids, rows), Err(Error::Shape(_))), "{a:?}");
+            assert!(
+                matches!(back(a, ids, rows), Err(Refused::Shape(_))),
+                "{a:?}"
+            );
         }
         let spread = Layout {
             nb: [8, 56, 56, 56],
             ..layout(I32, &[7])
         };
-        assert!(matches!(back(&[8, 7], spread, 5), Err(Error::Layout(_))));
+        assert!(matches!(back(&[8, 7], spread, 5), Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -281,30 +283,30 @@ mod tests {
         check_set_rows(a, b, ids, 5, true, false).unwrap();
         assert!(matches!(
             check_set_rows(a, b, ids, 5, false, false),
-            Err(Error::Param(_))
+            Err(Refused::Param(_))
         ));
         assert!(matches!(
             check_set_rows(a, b, ids, 5, true, true),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         assert!(matches!(
             check_set_rows(a, b, ids, 6, true, false),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let three = layout(I32, &[3, 3]);
         assert!(matches!(
             check_set_rows(a, b, three, 5, true, false),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let integers = layout(I32, &[8, 5, 4]);
         assert!(matches!(
             check_set_rows(integers, b, ids, 5, true, false),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let turned = transposed(layout(F16, &[5, 8, 4]));
         assert!(matches!(
             check_set_rows(turned, b, ids, 5, true, false),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         let folded = Layout {
             nb: [2, 16, 16, 16],
@@ -312,7 +314,7 @@ mod tests {
         };
         assert!(matches!(
             check_set_rows(folded, b, ids, 5, true, false),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 
@@ -322,16 +324,16 @@ mod tests {
         check_add_id(a, b, layout(I32, &[2, 3]), 4).unwrap();
         assert!(matches!(
             check_add_id(a, b, layout(I32, &[2, 3]), 5),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_add_id(a, b, layout(I32, &[3, 2]), 4),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let halves = layout(F16, &[8, 2, 3]);
         assert!(matches!(
             check_add_id(halves, b, layout(I32, &[2, 3]), 4),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 }

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::inplace::{self, Reads};
 use crate::dtype::DType::{F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -97,22 +97,23 @@ impl<'g> Tensor<'g> {
 
     #[track_caller]
     fn soft_max_node(self, op: &'static str, options: SoftMax<'g>, in_place: bool) -> Result<Self> {
+        let at = here();
         let SoftMax {
             mask,
             sinks,
             scale,
             max_bias,
         } = options;
-        check_soft_max(op, self.layout(), mask.map(Tensor::layout), max_bias)?;
+        check_soft_max(op, self.layout(), mask.map(Tensor::layout), max_bias).at(at)?;
         if let Some(sinks) = sinks {
-            check_sinks(op, self.layout(), sinks.layout())?;
+            check_sinks(op, self.layout(), sinks.layout()).at(at)?;
         }
         if in_place {
             let role = |role, tensor: Option<Tensor<'g>>| {
                 tensor.map(|tensor| (role, tensor, Reads::Anywhere))
             };
             let others = [role("mask", mask), role("sinks", sinks)];
-            inplace::check(op, self, &others.into_iter().flatten().collect::<Vec<_>>())?;
+            inplace::check(op, self, &others.into_iter().flatten().collect::<Vec<_>>()).at(at)?;
         }
         let pointer =
             |tensor: Option<Tensor<'g>>| tensor.map_or(std::ptr::null_mut(), Tensor::as_ptr);
@@ -139,10 +140,12 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_soft_max_ext_back")]
     #[track_caller]
     pub fn soft_max_ext_back(self, y: Tensor<'g>, scale: f32) -> Result<Self> {
+        let at = here();
         check_same(
             "soft_max_ext_back",
             [("a", self.layout()), ("y", y.layout())],
-        )?;
+        )
+        .at(at)?;
         // SAFETY: both tensors are alive; ggml_soft_max_ext_back asserts nothing.
         self.make("soft_max_ext_back", |context| unsafe {
             sys::ggml_soft_max_ext_back(context, self.as_ptr(), y.as_ptr(), scale, 0.0)
@@ -157,9 +160,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_soft_max_ext_back_inplace")]
     #[track_caller]
     pub fn soft_max_ext_back_inplace(self, y: Tensor<'g>, scale: f32) -> Result<Self> {
+        let at = here();
         const OP: &str = "soft_max_ext_back_inplace";
-        check_same(OP, [("a", self.layout()), ("y", y.layout())])?;
-        inplace::check(OP, self, &[("y", y, Reads::InStep)])?;
+        check_same(OP, [("a", self.layout()), ("y", y.layout())]).at(at)?;
+        inplace::check(OP, self, &[("y", y, Reads::InStep)]).at(at)?;
         // SAFETY: both tensors are alive; ggml_soft_max_ext_back_inplace asserts nothing.
         self.make(OP, |context| unsafe {
             sys::ggml_soft_max_ext_back_inplace(context, self.as_ptr(), y.as_ptr(), scale, 0.0)
@@ -174,9 +178,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_cross_entropy_loss")]
     #[track_caller]
     pub fn cross_entropy_loss(self, labels: Tensor<'g>) -> Result<Self> {
+        let at = here();
         let operands = [("a", self.layout()), ("labels", labels.layout())];
-        check_same("cross_entropy_loss", operands)?;
-        check_f32("cross_entropy_loss", &operands)?;
+        check_same("cross_entropy_loss", operands).at(at)?;
+        check_f32("cross_entropy_loss", &operands).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_cross_entropy_loss's assertion.
         self.make("cross_entropy_loss", |context| unsafe {
             sys::ggml_cross_entropy_loss(context, self.as_ptr(), labels.as_ptr())
@@ -192,7 +197,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_cross_entropy_loss_back")]
     #[track_caller]
     pub fn cross_entropy_loss_back(self, logits: Tensor<'g>, labels: Tensor<'g>) -> Result<Self> {
-        check_loss_back(self.layout(), logits.layout(), labels.layout())?;
+        let at = here();
+        check_loss_back(self.layout(), logits.layout(), labels.layout()).at(at)?;
         // SAFETY: all tensors are alive, and the check mirrors ggml_cross_entropy_loss_back's assertions.
         self.make("cross_entropy_loss_back", |context| unsafe {
             let (gradient, logits) = (self.as_ptr(), logits.as_ptr());
@@ -203,8 +209,7 @@ impl<'g> Tensor<'g> {
 
 /// Mirrors `ggml_soft_max_impl`.
 #[inline]
-#[track_caller]
-fn check_soft_max(op: &'static str, a: Layout, mask: Option<Layout>, max_bias: f32) -> Result<()> {
+fn check_soft_max(op: &'static str, a: Layout, mask: Option<Layout>, max_bias: f32) -> Checked {
     if mask.is_none() && max_bias == 0.0 && a.is_contiguous() {
         return Ok(());
     }
@@ -240,8 +245,7 @@ fn check_soft_max(op: &'static str, a: Layout, mask: Option<Layout>, max_bias: f
 }
 
 /// Mirrors `ggml_soft_max_add_sinks`, and the kernels, which read one value after the other.
-#[track_caller]
-fn check_sinks(op: &'static str, a: Layout, sinks: Layout) -> Result<()> {
+fn check_sinks(op: &'static str, a: Layout, sinks: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a), ("sinks", sinks)],
@@ -259,8 +263,7 @@ fn check_sinks(op: &'static str, a: Layout, sinks: Layout) -> Result<()> {
 }
 
 /// `ggml_are_same_shape`, and one type, which kernels take for granted.
-#[track_caller]
-fn check_same(op: &'static str, operands: [(&'static str, Layout); 2]) -> Result<()> {
+fn check_same(op: &'static str, operands: [(&'static str, Layout); 2]) -> Checked {
     let [(_, a), (_, b)] = operands;
     let refusal = Refusal {
         op,
@@ -275,8 +278,7 @@ fn check_same(op: &'static str, operands: [(&'static str, Layout); 2]) -> Result
     Ok(())
 }
 
-#[track_caller]
-fn check_f32(op: &'static str, operands: &[(&'static str, Layout)]) -> Result<()> {
+fn check_f32(op: &'static str, operands: &[(&'static str, Layout)]) -> Checked {
     if operands.iter().all(|(_, layout)| layout.dtype == F32) {
         return Ok(());
     }
@@ -284,8 +286,7 @@ fn check_f32(op: &'static str, operands: &[(&'static str, Layout)]) -> Result<()
 }
 
 /// Mirrors `ggml_cross_entropy_loss_back`, whose kernel takes all for F32.
-#[track_caller]
-fn check_loss_back(gradient: Layout, logits: Layout, labels: Layout) -> Result<()> {
+fn check_loss_back(gradient: Layout, logits: Layout, labels: Layout) -> Checked {
     const OP: &str = "cross_entropy_loss_back";
     let operands = [("a", gradient), ("logits", logits), ("labels", labels)];
     check_f32(OP, &operands)?;
@@ -306,7 +307,7 @@ fn check_loss_back(gradient: Layout, logits: Layout, labels: Layout) -> Result<(
 mod tests {
     use super::*;
     use crate::dtype::DType::{BF16, I32};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -318,13 +319,16 @@ mod tests {
         }
         for dims in [&[7, 4][..], &[8, 3], &[8, 4, 4], &[8, 4, 1, 4]] {
             let refused = check(layout(F32, dims));
-            assert!(matches!(refused, Err(Error::Shape(_))), "{dims:?}");
+            assert!(matches!(refused, Err(Refused::Shape(_))), "{dims:?}");
         }
-        assert!(matches!(check(layout(BF16, &[8, 4])), Err(Error::DType(_))));
+        assert!(matches!(
+            check(layout(BF16, &[8, 4])),
+            Err(Refused::DType(_))
+        ));
         let spread = transposed(layout(F32, &[4, 8]));
-        assert!(matches!(check(spread), Err(Error::Layout(_))));
+        assert!(matches!(check(spread), Err(Refused::Layout(_))));
         let refused = check_soft_max("soft_max", spread, None, 0.0);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -333,7 +337,7 @@ mod tests {
         check_soft_max("soft_max_ext", a, Some(a), 8.0).unwrap();
         for (mask, bias) in [(None, 8.0), (Some(a), -1.0), (Some(a), f32::NAN)] {
             let refused = check_soft_max("soft_max_ext", a, mask, bias);
-            assert!(matches!(refused, Err(Error::Param(_))), "{bias}");
+            assert!(matches!(refused, Err(Refused::Param(_))), "{bias}");
         }
     }
 
@@ -342,9 +346,9 @@ mod tests {
         let a = layout(F32, &[8, 4, 6]);
         check_sinks("soft_max_ext", a, layout(F32, &[6])).unwrap();
         let refused = check_sinks("soft_max_ext", a, layout(F32, &[4]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_sinks("soft_max_ext", a, layout(F16, &[6]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
     }
 
     #[test]
@@ -353,11 +357,11 @@ mod tests {
         check_loss_back(one, a, a).unwrap();
         for (gradient, logits, labels) in [(a, a, a), (one, a, layout(F32, &[8, 3]))] {
             let refused = check_loss_back(gradient, logits, labels);
-            assert!(matches!(refused, Err(Error::Shape(_))));
+            assert!(matches!(refused, Err(Refused::Shape(_))));
         }
         let refused = check_loss_back(layout(I32, &[1]), a, a);
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let refused = check_same("cross_entropy_loss", [("a", a), ("labels", one)]);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
     }
 }

@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{F32, I32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::{RowIds, Tensor};
 use crate::layout::{Layout, Refusal};
 
@@ -53,7 +53,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_argsort")]
     #[track_caller]
     pub fn argsort(self, order: SortOrder) -> Result<RowIds<'g>> {
-        check_sort("argsort", self.layout(), 1)?;
+        let at = here();
+        check_sort("argsort", self.layout(), 1).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_argsort's assertion.
         let tensor = self.make("argsort", |context| unsafe {
             sys::ggml_argsort(context, self.as_ptr(), order.raw())
@@ -69,7 +70,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_argsort_top_k")]
     #[track_caller]
     pub fn argsort_top_k(self, k: usize) -> Result<RowIds<'g>> {
-        check_sort("argsort_top_k", self.layout(), k)?;
+        let at = here();
+        check_sort("argsort_top_k", self.layout(), k).at(at)?;
         self.argsort(SortOrder::Descending)?.narrow(0, 0, k)
     }
 
@@ -81,7 +83,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_top_k")]
     #[track_caller]
     pub fn top_k(self, k: usize) -> Result<RowIds<'g>> {
-        check_sort("top_k", self.layout(), k)?;
+        let at = here();
+        check_sort("top_k", self.layout(), k).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_top_k's assertion; k fits an int, as ne[0] does.
         let tensor = self.make("top_k", |context| unsafe {
             sys::ggml_top_k(context, self.as_ptr(), k as i32)
@@ -99,8 +102,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_argsort` and `ggml_top_k`.
-#[track_caller]
-fn check_sort(op: &'static str, a: Layout, k: usize) -> Result<()> {
+fn check_sort(op: &'static str, a: Layout, k: usize) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -121,7 +123,7 @@ fn check_sort(op: &'static str, a: Layout, k: usize) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -129,14 +131,17 @@ mod tests {
         let a = layout(F32, &[5, 3]);
         check_sort("top_k", a, 5).unwrap();
         for k in [0, 6] {
-            assert!(matches!(check_sort("top_k", a, k), Err(Error::Param(_))));
+            assert!(matches!(check_sort("top_k", a, k), Err(Refused::Param(_))));
         }
         let halves = layout(DType::F16, &[5]);
         assert!(matches!(
             check_sort("top_k", halves, 1),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let long = layout(F32, &[1 << 31]);
-        assert!(matches!(check_sort("top_k", long, 1), Err(Error::Shape(_))));
+        assert!(matches!(
+            check_sort("top_k", long, 1),
+            Err(Refused::Shape(_))
+        ));
     }
 }

@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
@@ -15,7 +15,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_transpose")]
     #[track_caller]
     pub fn transpose(self) -> Result<Self> {
-        check_keeps_blocks("transpose", self.layout(), 1)?;
+        let at = here();
+        check_keeps_blocks("transpose", self.layout(), 1).at(at)?;
         // SAFETY: the tensor is alive; ggml_transpose asserts nothing.
         self.make("transpose", |context| unsafe {
             sys::ggml_transpose(context, self.as_ptr())
@@ -30,7 +31,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_permute")]
     #[track_caller]
     pub fn permute(self, axes: [usize; 4]) -> Result<Self> {
-        check_permute(self.layout(), axes)?;
+        let at = here();
+        check_permute(self.layout(), axes).at(at)?;
         let [a0, a1, a2, a3] = axes.map(|axis| axis as i32);
         // SAFETY: the tensor is alive and the axes are a permutation, as ggml_permute asserts.
         self.make("permute", |context| unsafe {
@@ -50,8 +52,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_reshape_4d")]
     #[track_caller]
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
-        check_reshape(self.layout(), shape)?;
+        check_reshape(self.layout(), shape).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
         // SAFETY: the tensor is alive, and the check mirrors ggml_reshape_4d's assertions.
         self.make("reshape", |context| unsafe {
@@ -71,11 +74,12 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_view_4d")]
     #[track_caller]
     pub fn view(self, shape: impl IntoShape, nb: [usize; 3], offset: usize) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
         let base = self.base();
         // SAFETY: the builder's tensors are alive.
         let (base, from) = unsafe { (Layout::of(base.as_ptr())?, self.ptr().as_ref().view_offs) };
-        check_view(self.layout(), base, from, shape, nb, offset)?;
+        check_view(self.layout(), base, from, shape, nb, offset).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
         // SAFETY: the tensor is alive, and the check is stricter than ggml's: it also bounds the strides.
         self.make("view", |context| unsafe {
@@ -97,8 +101,7 @@ impl<'g> Tensor<'g> {
 
 /// Dimension 0 of a quantized tensor must stay where it is: `moved` is the axis it goes to.
 #[inline]
-#[track_caller]
-fn check_keeps_blocks(op: &'static str, a: Layout, moved: usize) -> Result<()> {
+fn check_keeps_blocks(op: &'static str, a: Layout, moved: usize) -> Checked {
     if a.dtype.is_quantized() && moved != 0 {
         let refusal = Refusal {
             op,
@@ -112,8 +115,7 @@ fn check_keeps_blocks(op: &'static str, a: Layout, moved: usize) -> Result<()> {
 
 /// Mirrors `ggml_permute`.
 #[inline]
-#[track_caller]
-fn check_permute(a: Layout, axes: [usize; 4]) -> Result<()> {
+fn check_permute(a: Layout, axes: [usize; 4]) -> Checked {
     let taken = axes
         .into_iter()
         .filter(|&axis| axis < 4)
@@ -130,8 +132,7 @@ fn check_permute(a: Layout, axes: [usize; 4]) -> Result<()> {
 
 /// Mirrors `ggml_reshape_4d`.
 #[inline]
-#[track_caller]
-fn check_reshape(a: Layout, shape: Shape) -> Result<()> {
+fn check_reshape(a: Layout, shape: Shape) -> Checked {
     let (contiguous, same) = (a.is_contiguous(), a.elements() == shape.elements());
     if contiguous && same && Shape::fits(a.dtype, shape.ne()) {
         return Ok(());
@@ -154,7 +155,6 @@ fn check_reshape(a: Layout, shape: Shape) -> Result<()> {
 /// Bounds a view of `a`, which begins `from` bytes into `base`.
 ///
 /// ggml asserts that a *contiguous* tensor of the view's shape fits the base, and then takes any strides.
-#[track_caller]
 fn check_view(
     a: Layout,
     base: Layout,
@@ -162,7 +162,7 @@ fn check_view(
     shape: Shape,
     nb: [usize; 3],
     offset: usize,
-) -> Result<()> {
+) -> Checked {
     let refusal = Refusal {
         op: "view",
         operands: &[("a", a)],
@@ -195,7 +195,7 @@ fn check_view(
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -203,11 +203,11 @@ mod tests {
         let a = layout(DType::Q8_0, &[64, 32]);
         assert!(matches!(
             check_keeps_blocks("transpose", a, 1),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         assert!(matches!(
             check_permute(a, [1, 0, 2, 3]),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         check_permute(a, [0, 2, 1, 3]).unwrap();
         check_permute(layout(DType::F32, &[64, 32]), [1, 0, 2, 3]).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     fn axes_are_a_permutation() {
         let a = layout(DType::F32, &[2, 3]);
         for axes in [[0, 0, 1, 2], [0, 1, 2, 4], [3, 3, 3, 3]] {
-            assert!(matches!(check_permute(a, axes), Err(Error::Param(_))));
+            assert!(matches!(check_permute(a, axes), Err(Refused::Param(_))));
         }
     }
 
@@ -227,16 +227,16 @@ mod tests {
         check_reshape(layout(DType::F32, &[6, 2]), shape(&[3, 4])).unwrap();
         assert!(matches!(
             check_reshape(layout(DType::F32, &[6, 2]), shape(&[5, 2])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_reshape(layout(DType::Q8_0, &[64]), shape(&[16, 4])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let a = transposed(layout(DType::F32, &[6, 2]));
         assert!(matches!(
             check_reshape(a, shape(&[12])),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 
@@ -257,7 +257,7 @@ mod tests {
             (&[2, 4], [16, 64, 64], 2),
         ] {
             assert!(
-                matches!(check(dims, nb, offset), Err(Error::Layout(_))),
+                matches!(check(dims, nb, offset), Err(Refused::Layout(_))),
                 "{dims:?} {nb:?} {offset}"
             );
         }
@@ -270,7 +270,7 @@ mod tests {
         let shape = Shape::new(&[4, 2]).unwrap();
         assert!(matches!(
             check_view(a, a, 0, shape, [0, 0, 0], 0),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::inplace::{self, Reads};
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -29,7 +29,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_acc")]
     #[track_caller]
     pub fn acc(self, b: Tensor<'g>, nb: [usize; 3], offset: usize) -> Result<Self> {
-        check_acc("acc", self.layout(), b.layout(), Window { nb, offset })?;
+        let at = here();
+        check_acc("acc", self.layout(), b.layout(), Window { nb, offset }).at(at)?;
         self.windowed("acc", b, Window { nb, offset }, sys::ggml_acc)
     }
 
@@ -40,9 +41,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_acc_inplace")]
     #[track_caller]
     pub fn acc_inplace(self, b: Tensor<'g>, nb: [usize; 3], offset: usize) -> Result<Self> {
+        let at = here();
         const OP: &str = "acc_inplace";
-        check_acc(OP, self.layout(), b.layout(), Window { nb, offset })?;
-        inplace::check(OP, self, &[("b", b, Reads::Anywhere)])?;
+        check_acc(OP, self.layout(), b.layout(), Window { nb, offset }).at(at)?;
+        inplace::check(OP, self, &[("b", b, Reads::Anywhere)]).at(at)?;
         self.windowed(OP, b, Window { nb, offset }, sys::ggml_acc_inplace)
     }
 
@@ -54,7 +56,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_set")]
     #[track_caller]
     pub fn set(self, b: Tensor<'g>, nb: [usize; 3], offset: usize) -> Result<Self> {
-        check_set("set", self.layout(), b.layout(), Window { nb, offset })?;
+        let at = here();
+        check_set("set", self.layout(), b.layout(), Window { nb, offset }).at(at)?;
         self.windowed("set", b, Window { nb, offset }, sys::ggml_set)
     }
 
@@ -65,9 +68,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_set_inplace")]
     #[track_caller]
     pub fn set_inplace(self, b: Tensor<'g>, nb: [usize; 3], offset: usize) -> Result<Self> {
+        let at = here();
         const OP: &str = "set_inplace";
-        check_set(OP, self.layout(), b.layout(), Window { nb, offset })?;
-        inplace::check(OP, self, &[("b", b, Reads::Anywhere)])?;
+        check_set(OP, self.layout(), b.layout(), Window { nb, offset }).at(at)?;
+        inplace::check(OP, self, &[("b", b, Reads::Anywhere)]).at(at)?;
         self.windowed(OP, b, Window { nb, offset }, sys::ggml_set_inplace)
     }
 
@@ -187,8 +191,7 @@ impl Window {
 }
 
 /// Mirrors `ggml_acc_impl`.
-#[track_caller]
-fn check_acc(op: &'static str, a: Layout, b: Layout, window: Window) -> Result<()> {
+fn check_acc(op: &'static str, a: Layout, b: Layout, window: Window) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a), ("b", b)],
@@ -200,8 +203,7 @@ fn check_acc(op: &'static str, a: Layout, b: Layout, window: Window) -> Result<(
 }
 
 /// Mirrors `ggml_set_impl`, and the kernels, which take the bits of `b` for values of `a`.
-#[track_caller]
-fn check_set(op: &'static str, a: Layout, b: Layout, window: Window) -> Result<()> {
+fn check_set(op: &'static str, a: Layout, b: Layout, window: Window) -> Checked {
     const OFFSET_LIMIT: usize = 1 << 30;
     let refusal = Refusal {
         op,
@@ -216,8 +218,7 @@ fn check_set(op: &'static str, a: Layout, b: Layout, window: Window) -> Result<(
     check_window(&refusal, a, b, window)
 }
 
-#[track_caller]
-fn check_window(refusal: &Refusal<'_>, a: Layout, b: Layout, window: Window) -> Result<()> {
+fn check_window(refusal: &Refusal<'_>, a: Layout, b: Layout, window: Window) -> Checked {
     if !a.is_contiguous() {
         return Err(refusal.layout("a must be contiguous: call cont() first"));
     }
@@ -228,7 +229,7 @@ fn check_window(refusal: &Refusal<'_>, a: Layout, b: Layout, window: Window) -> 
 mod tests {
     use super::*;
     use crate::dtype::DType::{self, F16, I32};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     fn at(nb: [usize; 3], offset: usize) -> Window {
@@ -252,7 +253,10 @@ mod tests {
             ([32, 1 << 32, 192], 0),
         ] {
             let refused = check(nb, offset);
-            assert!(matches!(refused, Err(Error::Layout(_))), "{nb:?} {offset}");
+            assert!(
+                matches!(refused, Err(Refused::Layout(_))),
+                "{nb:?} {offset}"
+            );
         }
     }
 
@@ -262,22 +266,22 @@ mod tests {
         let window = at([32, 192, 192], 0);
         for dtype in [F16, I32] {
             let refused = check_acc("acc", a, layout(dtype, &[2, 3]), window);
-            assert!(matches!(refused, Err(Error::DType(_))));
+            assert!(matches!(refused, Err(Refused::DType(_))));
             let refused = check_set("set", a, layout(dtype, &[2, 3]), window);
-            assert!(matches!(refused, Err(Error::DType(_))));
+            assert!(matches!(refused, Err(Refused::DType(_))));
         }
         check_set("set", layout(I32, &[8, 6]), layout(I32, &[2, 3]), window).unwrap();
         let q8 = layout(DType::Q8_0, &[32]);
         let refused = check_set("set", q8, q8, at([34, 34, 34], 0));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let refused = check_acc("acc", transposed(layout(F32, &[6, 8])), b, window);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
         let far = check_set(
             "set",
             layout(F32, &[1 << 29]),
             b,
             at([32, 192, 192], 1 << 30),
         );
-        assert!(matches!(far, Err(Error::Layout(_))));
+        assert!(matches!(far, Err(Refused::Layout(_))));
     }
 }

@@ -16,10 +16,8 @@ pub(super) fn check(node: &Node) -> Verdict {
     }
 }
 
-/// The place of the precision among the parameters, and what asks for F32.
-const PRECISION: usize = 3;
-
-/// Queries are read as F32 whatever they are, sinks as an array, masks up to the number of keys and queries.
+/// Queries are read as F32 whatever they are, sinks as an array, masks up to the number of keys and queries. The promise of floats is
+/// kept for every type: keys become F32 for it (patch 0047).
 fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
     dtype(q.dtype == F32, "q", q)?;
     for (role, layout) in [("k", k), ("v", v)] {
@@ -43,11 +41,7 @@ fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
         dtype(sinks.dtype == F32, "sinks", sinks)?;
         packed_rows("sinks", sinks)?;
     }
-    let float = node.params[PRECISION] == ggml_sys::GGML_PREC_F32;
-    require(
-        !float || v.dtype != F16,
-        "float sums are asked for, and values of F16 are added up in F16",
-    )
+    Ok(())
 }
 
 fn indexer(q: &Layout, k: &Layout, weights: &Layout, mask: &Layout) -> Verdict {
@@ -89,14 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn float_sums_are_refused_where_kernels_add_up_in_half() {
-        let (q, dst) = (layout(F32, &[64, 5]), layout(F32, &[64, 1, 5]));
-        let of = |v: Layout| {
-            let mut node = node(Op::FlashAttnExt, dst, &[q, v, v]);
-            node.params[PRECISION] = ggml_sys::GGML_PREC_F32;
-            check(&node)
-        };
-        of(layout(BF16, &[64, 9])).unwrap();
-        assert!(of(layout(F16, &[64, 9])).unwrap_err().contains("in F16"));
+    fn floats_are_promised_for_every_type() {
+        let (q, dst) = (layout(F32, &[256, 5]), layout(F32, &[256, 1, 5]));
+        for dtype in [F32, F16, BF16, Q4_K] {
+            let kv = layout(dtype, &[256, 9]);
+            let mut node = node(Op::FlashAttnExt, dst, &[q, kv, kv]);
+            node.params[3] = ggml_sys::GGML_PREC_F32;
+            check(&node).unwrap();
+        }
     }
 }

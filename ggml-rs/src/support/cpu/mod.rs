@@ -22,13 +22,16 @@ use crate::layout::Layout;
 /// Kernels count elements and rows in `int`.
 const INT_MAX: usize = i32::MAX as usize;
 
+/// The most elements, rows and columns: to cut them into parts, kernels add the number of threads to theirs, in `int`.
+const MOST: usize = INT_MAX - ggml_sys::GGML_MAX_N_THREADS as usize;
+
 pub fn check(node: &Node) -> Verdict {
     let (dst, src) = (&node.dst, node.src.as_slice());
-    let in_range =
-        dst.elements() <= INT_MAX && src.iter().all(|src| src.ne.iter().all(|&n| n <= INT_MAX));
+    let in_range = dst.elements() <= MOST && src.iter().all(is_counted);
     require(
         in_range || node.op == Op::View,
-        "a dimension or the number of results exceeds 2^31 - 1, which kernels count in int",
+        "a dimension, the number of rows or the number of results exceeds 2^31 - 513: kernels count them in int, with the threads \
+         among which they are cut up",
     )?;
     match node.op {
         Op::View => Ok(()),
@@ -117,6 +120,11 @@ pub fn check(node: &Node) -> Verdict {
     }
 }
 
+/// Columns and rows of an operand, each in `int`. Elements may be more: large weights have them.
+fn is_counted(layout: &Layout) -> bool {
+    layout.ne.iter().all(|&n| n <= MOST) && layout.ne[1..].iter().product::<usize>() <= MOST
+}
+
 /// The answer to a node with another number of operands than its op has.
 fn operands() -> Verdict {
     Err("the op has an unexpected number of operands".to_owned())
@@ -182,5 +190,66 @@ pub(super) mod testing {
             params: [0; 16],
             float_operands: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{layout, node};
+    use super::*;
+    use crate::graph::node::{Op, Unary};
+
+    /// The rows of a thread, as kernels compute them; `None` where an `int` overflows.
+    fn part(rows: i32, threads: i32, thread: i32) -> Option<[i32; 2]> {
+        let each = rows.checked_add(threads)?.checked_sub(1)? / threads;
+        let first = each.checked_mul(thread)?;
+        Some([first, first.checked_add(each)?.min(rows)])
+    }
+
+    #[test]
+    fn every_row_that_is_taken_is_some_threads() {
+        let most = i32::try_from(MOST).unwrap();
+        for rows in [1, 511, 512, 513, most - 1, most] {
+            for threads in 1..=512 {
+                let mut next = 0;
+                for thread in 0..threads {
+                    let [first, end] = part(rows, threads, thread).unwrap();
+                    assert!(
+                        first == next || first >= rows,
+                        "{rows} rows, {threads} threads"
+                    );
+                    next = next.max(end);
+                }
+                assert_eq!(next, rows, "{threads} threads");
+            }
+        }
+        // What was taken before.
+        assert_eq!(part(i32::MAX, 2, 0), None);
+        assert_eq!(part(most + 1, 512, 0), None);
+    }
+
+    #[test]
+    fn more_rows_than_threads_can_be_added_to_are_refused() {
+        let silu = |ne: &[usize]| {
+            let a = layout(F16, ne);
+            check(&node(Op::Unary(Unary::Silu), a, &[a]))
+        };
+        silu(&[1, MOST]).unwrap();
+        silu(&[MOST]).unwrap();
+        for ne in [&[1, MOST + 1][..], &[MOST + 1], &[1, i32::MAX as usize]] {
+            assert!(silu(ne).unwrap_err().contains("2^31 - 513"), "{ne:?}");
+        }
+        // One result, of more rows than an int counts.
+        let rows = layout(F32, &[1, 1 << 16, 1 << 16]);
+        let loss = node(Op::CrossEntropyLoss, layout(F32, &[1]), &[rows, rows]);
+        assert!(check(&loss).unwrap_err().contains("rows"));
+        // Weights may have more elements.
+        let (table, ids) = (layout(F16, &[1 << 14, 1 << 18]), layout(DType::I32, &[3]));
+        check(&node(
+            Op::GetRows,
+            layout(F32, &[1 << 14, 3]),
+            &[table, ids],
+        ))
+        .unwrap();
     }
 }

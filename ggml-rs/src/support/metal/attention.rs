@@ -33,6 +33,10 @@ const HEADS: [[usize; 2]; 16] = [
     [576, 512],
 ];
 
+/// Kernels add up in float, but round queries to f16, or to bf16 where many meet keys of bf16.
+const NO_FLOAT: &str = "float() is asked for, and every kernel rounds queries to f16 or bf16: compose the attention of mul_mat with \
+    Staging::Float and soft_max, or give a Scheduler the CPU after this device, which keeps the promise";
+
 /// What the encoder asserts, or looks up, and `supports_op` does not ask for.
 fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
     require(
@@ -78,10 +82,7 @@ fn flash(node: &Node, q: &Layout, k: &Layout, v: &Layout) -> Verdict {
         )?;
     }
     let float = node.params[3] == ggml_sys::GGML_PREC_F32;
-    require(
-        !float,
-        "float sums are asked for, and kernels read queries as f16",
-    )
+    require(!float, NO_FLOAT)
 }
 
 #[cfg(test)]
@@ -118,5 +119,25 @@ mod tests {
             ..q
         };
         assert!(!takes(&[odd, k, k]));
+    }
+
+    #[test]
+    fn floats_are_refused_with_a_way_out() {
+        let (q, k) = (layout(F32, &[64, 5, 4]), layout(F16, &[64, 9, 2]));
+        let mut node = Node {
+            op: Op::FlashAttnExt,
+            dst: layout(F32, &[1]),
+            src: vec![q, k, k],
+            slots: [q, k, k].map(Some).to_vec(),
+            params: [0; 16],
+            float_operands: false,
+        };
+        check(&node).unwrap();
+        node.params[3] = ggml_sys::GGML_PREC_F32;
+        let reason = check(&node).unwrap_err();
+        assert!(
+            reason.contains("Staging::Float") && reason.contains("Scheduler"),
+            "{reason}"
+        );
     }
 }

@@ -6,9 +6,6 @@ use crate::graph::node::{Node, Op};
 use crate::graph::ops::window::Window;
 use crate::layout::Layout;
 
-/// A copy that does not split rows has one thread for each element of a row, in one threadgroup.
-const THREADS: usize = 1024;
-
 pub(super) fn check(node: &Node) -> Verdict {
     match (node.op, node.src.as_slice()) {
         // supports_op looks at the operands only.
@@ -27,13 +24,8 @@ pub(super) fn check(node: &Node) -> Verdict {
     }
 }
 
-/// `a` is copied first, by a kernel that leaves out what is behind the first threadgroup of a row.
+/// The window is cut as a view, whose rows are packed.
 fn windowed(node: &Node, a: &Layout, b: &Layout) -> Verdict {
-    let in_place = node.params[4] != 0;
-    require(
-        in_place || a.ne[0] <= THREADS,
-        format!("rows of more than {THREADS} elements are not copied whole"),
-    )?;
     require(a.dtype == b.dtype, "the types differ")?;
     require(a.is_contiguous(), "a is not contiguous")?;
     packed_rows("a", a)?;
@@ -42,10 +34,14 @@ fn windowed(node: &Node, a: &Layout, b: &Layout) -> Verdict {
 }
 
 pub(super) fn packed_rows(role: &str, layout: &Layout) -> Verdict {
-    require(
-        layout.has_packed_rows(),
-        format!("the rows of {role} are not packed"),
-    )
+    if layout.has_packed_rows() {
+        return Ok(());
+    }
+    Err(format!(
+        "{role}: its rows are not packed (nb[0] = {}, element {}): call cont() on it first, or run on the CPU",
+        layout.nb[0],
+        layout.dtype.block_bytes()
+    ))
 }
 
 fn even_rows(role: &str, layout: &Layout) -> Verdict {
@@ -85,19 +81,6 @@ mod tests {
         let half = layout(F16, &[8]);
         check(&node(Op::Add, half, &[half, half])).unwrap();
         assert!(check(&node(Op::Add, layout(F32, &[8]), &[half, half])).is_err());
-    }
-
-    #[test]
-    fn long_rows_are_only_written_in_place() {
-        let set = |row: usize, in_place: i32| {
-            let a = layout(F32, &[row, 2]);
-            let mut node = node(Op::Set, a, &[a, layout(F32, &[4])]);
-            node.params[..5].copy_from_slice(&[16, 16, 16, 0, in_place]);
-            check(&node)
-        };
-        set(1024, 0).unwrap();
-        set(1025, 1).unwrap();
-        assert!(set(1025, 0).is_err());
     }
 
     #[test]

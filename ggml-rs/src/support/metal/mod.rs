@@ -8,10 +8,15 @@ mod image;
 mod normalize;
 mod recurrent;
 mod reduce;
+mod refused;
 mod rows;
 
+use ggml_sys as sys;
+
+pub(super) use refused::reason as refused;
+
 use super::{Verdict, require};
-use crate::dtype::DType::{BF16, F16, F32};
+use crate::dtype::DType::{BF16, F16, F32, MXFP4};
 use crate::graph::node::{Node, Op};
 use crate::layout::Layout;
 
@@ -27,7 +32,10 @@ pub fn check(node: &Node) -> Verdict {
     )?;
     match (node.op, node.src.as_slice()) {
         (Op::MulMat, [a, b]) => mul_mat(a, b),
-        (Op::MulMatId, [a, b, ids]) => mul_mat_id(a, b, ids),
+        (Op::MulMatId, [a, b, ids]) => {
+            mul_mat_id(a, b, ids)?;
+            keeps_source(node, a, b, ids)
+        }
         (Op::Dup | Op::Cont | Op::Cpy, [a, ..]) => copy(a, &node.dst),
         (Op::Sum | Op::Pool1d | Op::Cumsum | Op::Argmax | Op::CountEqual, _) => reduce::check(node),
         (
@@ -123,12 +131,34 @@ fn mul_mat_id(a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
     )
 }
 
-/// Kernels divide rows of the source into blocks of the destination.
-fn copy(a: &Layout, dst: &Layout) -> Verdict {
-    let blocks = a.dtype.is_quantized() || dst.dtype.is_quantized();
+/// Whether a batch keeps the source precision that it is asked for: above half there is F32 alone, a rescale against overflow. Mat-vec
+/// kernels convert nothing, halves stay what they are, and weights of these types come with activations of bf16.
+fn keeps_source(node: &Node, a: &Layout, b: &Layout, ids: &Layout) -> Verdict {
+    const SOURCE_B: usize = 3;
+    const STAGING: usize = 4;
+    let batched = a.ne[0] >= 64 && ids.ne[1] >= BATCH;
+    let staged = match node.params[STAGING] {
+        sys::GGML_STAGING_HALF => !matches!(a.dtype, BF16 | MXFP4),
+        sys::GGML_STAGING_FLOAT_SRC0 => true,
+        _ => false,
+    };
+    let bf16 = node.params[SOURCE_B] == sys::GGML_PREC_BF16;
     require(
-        !blocks || a.ne == dst.ne,
-        "blocks are not copied while reshaping",
+        !(bf16 && batched && staged && b.dtype == F32),
+        "set_src_precision(Bf16, 1) is asked for, and the kernel holds b as f16: ask for F32, which rescales b against overflow, or \
+         call set_staging(FloatActivations)",
+    )
+}
+
+/// Elements may lie anywhere; a block of the destination is made of one row of the source.
+fn copy(a: &Layout, dst: &Layout) -> Verdict {
+    let block = dst.dtype.block_len();
+    require(
+        a.ne[0].is_multiple_of(block),
+        format!(
+            "a: its rows of {} are no whole blocks of {} ({block} elements): reshape it to rows that are",
+            a.ne[0], dst.dtype
+        ),
     )
 }
 
@@ -177,6 +207,20 @@ mod tests {
         }
         let many = layout(F32, &[8, 4, 1 << 15]);
         assert!(product(many, many).unwrap_err().contains("16 bits"));
+    }
+
+    #[test]
+    fn a_block_is_made_of_one_row() {
+        let to = |a: Layout, dst: Layout| copy(&a, &dst);
+        let blocks = layout(DType::Q8_0, &[64, 2]);
+        to(layout(F32, &[64, 2]), blocks).unwrap();
+        to(layout(F32, &[32, 4]), blocks).unwrap();
+        to(blocks, layout(F16, &[16, 8])).unwrap();
+        let reason = to(layout(F32, &[16, 8]), blocks).unwrap_err();
+        assert!(
+            reason.contains("rows of 16 are no whole blocks of q8_0"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -6,9 +6,12 @@ use ggml_rs::{GluOp, Result, Tensor};
 use crate::draw::Draw;
 use crate::table::family;
 
-/// Two operands, the second of which is repeated.
+/// Two operands, the second of which is repeated. Both may be the same tensor.
 fn two<'g>(d: &mut Draw<'g>) -> Result<(Tensor<'g>, Tensor<'g>)> {
     let a = d.of(&[F32, F32, F16, BF16])?;
+    if d.one_in(8) {
+        return Ok((a, a));
+    }
     let ne = d.part(a.shape().ne());
     let dtype = if d.one_in(4) { F32 } else { a.dtype() };
     Ok((a, d.tensor(dtype, ne)?))

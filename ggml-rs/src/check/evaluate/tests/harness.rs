@@ -163,7 +163,9 @@ impl Bench {
             for &tensor in wanted {
                 sys::ggml_build_forward_expand(graph, tensor);
             }
-            backend.compute(NonNull::new(graph).unwrap(), None).unwrap();
+            backend
+                .compute(NonNull::new(graph).unwrap(), None, None)
+                .unwrap();
             let read = wanted.iter().map(|&tensor| read(tensor)).collect();
             sys::ggml_backend_buffer_free(buffer);
             read
@@ -180,7 +182,7 @@ impl Bench {
             let dtype = unsafe { Layout::of(tensor.as_ptr()) }.unwrap().dtype;
             machine.set(tensor, &widened(dtype, bytes)).unwrap();
         }
-        machine.run().unwrap();
+        machine.run(None).unwrap();
         let read = |&tensor: &Raw| machine.read(NonNull::new(tensor).unwrap()).unwrap();
         wanted.iter().map(read).collect()
     }

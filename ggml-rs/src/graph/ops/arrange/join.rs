@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -17,7 +17,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_concat")]
     #[track_caller]
     pub fn concat(self, b: Tensor<'g>, axis: usize) -> Result<Self> {
-        check_concat(self.layout(), b.layout(), axis)?;
+        let at = here();
+        check_concat(self.layout(), b.layout(), axis).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_concat's assertions.
         self.make("concat", |context| unsafe {
             sys::ggml_concat(context, self.as_ptr(), b.as_ptr(), axis as c_int)
@@ -32,7 +33,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_repeat_back")]
     #[track_caller]
     pub fn repeat_back(self, like: Tensor<'g>) -> Result<Self> {
-        check_repeat_back(self.layout(), like.layout())?;
+        let at = here();
+        check_repeat_back(self.layout(), like.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_repeat_back's assertion.
         self.make("repeat_back", |context| unsafe {
             sys::ggml_repeat_back(context, self.as_ptr(), like.as_ptr())
@@ -46,7 +48,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_diag")]
     #[track_caller]
     pub fn diag(self) -> Result<Self> {
-        check_diag(self.layout())?;
+        let at = here();
+        check_diag(self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_diag's assertion.
         self.make("diag", |context| unsafe {
             sys::ggml_diag(context, self.as_ptr())
@@ -55,8 +58,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_concat`.
-#[track_caller]
-fn check_concat(a: Layout, b: Layout, axis: usize) -> Result<()> {
+fn check_concat(a: Layout, b: Layout, axis: usize) -> Checked {
     let refusal = Refusal {
         op: "concat",
         operands: &[("a", a), ("b", b)],
@@ -77,8 +79,7 @@ fn check_concat(a: Layout, b: Layout, axis: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_repeat_back`.
-#[track_caller]
-fn check_repeat_back(a: Layout, like: Layout) -> Result<()> {
+fn check_repeat_back(a: Layout, like: Layout) -> Checked {
     let refusal = Refusal {
         op: "repeat_back",
         operands: &[("a", a), ("like", like)],
@@ -90,8 +91,7 @@ fn check_repeat_back(a: Layout, like: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_diag`.
-#[track_caller]
-fn check_diag(a: Layout) -> Result<()> {
+fn check_diag(a: Layout) -> Checked {
     let refusal = Refusal {
         op: "diag",
         operands: &[("a", a)],
@@ -106,7 +106,7 @@ fn check_diag(a: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{F16, F32, Q8_0};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -116,12 +116,15 @@ mod tests {
         check_concat(a, layout(F32, &[4, 6, 2, 3]), 2).unwrap_err();
         check_concat(a, a, 3).unwrap();
         let refused = check_concat(a, layout(F32, &[3, 6, 2]), 1);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_concat(a, layout(F16, &[4, 6, 2]), 1);
-        assert!(matches!(refused, Err(Error::DType(_))));
-        assert!(matches!(check_concat(a, a, 4), Err(Error::Param(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
+        assert!(matches!(check_concat(a, a, 4), Err(Refused::Param(_))));
         let huge = layout(Q8_0, &[1 << 60]);
-        assert!(matches!(check_concat(huge, huge, 0), Err(Error::Shape(_))));
+        assert!(matches!(
+            check_concat(huge, huge, 0),
+            Err(Refused::Shape(_))
+        ));
     }
 
     #[test]
@@ -129,16 +132,16 @@ mod tests {
         let a = layout(F32, &[4, 6]);
         check_repeat_back(a, layout(F32, &[2, 3])).unwrap();
         let refused = check_repeat_back(a, layout(F32, &[3, 3]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_repeat_back(layout(Q8_0, &[32]), layout(F32, &[1]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
     }
 
     #[test]
     fn a_diagonal_is_a_row() {
         check_diag(layout(F32, &[4, 1, 3])).unwrap();
         for refused in [layout(F32, &[4, 2]), layout(F32, &[1 << 40])] {
-            assert!(matches!(check_diag(refused), Err(Error::Shape(_))));
+            assert!(matches!(check_diag(refused), Err(Refused::Shape(_))));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::graph::ops::inplace;
 use crate::layout::{Layout, Refusal};
@@ -61,8 +61,9 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_diag_mask_inf_inplace")]
     #[track_caller]
     pub fn diag_mask_inf_inplace(self, n_past: usize) -> Result<Self> {
+        let at = here();
         const OP: &str = "diag_mask_inf_inplace";
-        inplace::check(OP, self, &[])?;
+        inplace::check(OP, self, &[]).at(at)?;
         self.masked(OP, n_past, sys::ggml_diag_mask_inf_inplace)
     }
 
@@ -83,14 +84,16 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_diag_mask_zero_inplace")]
     #[track_caller]
     pub fn diag_mask_zero_inplace(self, n_past: usize) -> Result<Self> {
+        let at = here();
         const OP: &str = "diag_mask_zero_inplace";
-        inplace::check(OP, self, &[])?;
+        inplace::check(OP, self, &[]).at(at)?;
         self.masked(OP, n_past, sys::ggml_diag_mask_zero_inplace)
     }
 
     #[track_caller]
     fn masked(self, op: &'static str, n_past: usize, make: Make) -> Result<Self> {
-        let n_past = check_past(op, self.layout(), n_past)?;
+        let at = here();
+        let n_past = check_past(op, self.layout(), n_past).at(at)?;
         // SAFETY: the tensor is alive; ggml's masks assert nothing while a graph is built.
         self.make(op, |context| unsafe {
             make(context, self.as_ptr(), n_past)
@@ -105,7 +108,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_tri")]
     #[track_caller]
     pub fn tri(self, part: TriPart) -> Result<Self> {
-        check_tri(self.layout())?;
+        let at = here();
+        check_tri(self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_tri's assertions.
         self.make("tri", |context| unsafe {
             sys::ggml_tri(context, self.as_ptr(), part.raw())
@@ -114,8 +118,7 @@ impl Tensor<'_> {
 }
 
 /// ggml stores the number as i32, and the kernel asserts that it is not negative.
-#[track_caller]
-fn check_past(op: &'static str, a: Layout, n_past: usize) -> Result<c_int> {
+fn check_past(op: &'static str, a: Layout, n_past: usize) -> Checked<c_int> {
     c_int::try_from(n_past).map_err(|_| {
         let refusal = Refusal {
             op,
@@ -126,8 +129,7 @@ fn check_past(op: &'static str, a: Layout, n_past: usize) -> Result<c_int> {
 }
 
 /// Mirrors `ggml_tri`.
-#[track_caller]
-fn check_tri(a: Layout) -> Result<()> {
+fn check_tri(a: Layout) -> Checked {
     let refusal = Refusal {
         op: "tri",
         operands: &[("a", a)],
@@ -148,18 +150,18 @@ fn check_tri(a: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
     fn triangles_are_of_squares() {
         check_tri(layout(F32, &[4, 4, 3])).unwrap();
         let refused = check_tri(layout(F32, &[4, 3]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_tri(layout(F16, &[4, 4]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let refused = check_tri(transposed(layout(F32, &[4, 4])));
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -167,6 +169,6 @@ mod tests {
         let a = layout(F32, &[4, 4]);
         assert_eq!(check_past("diag_mask_inf", a, 7), Ok(7));
         let refused = check_past("diag_mask_inf", a, 1 << 31);
-        assert!(matches!(refused, Err(Error::Param(_))));
+        assert!(matches!(refused, Err(Refused::Param(_))));
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -60,7 +60,8 @@ impl Tensor<'_> {
         after: [usize; 4],
         circular: bool,
     ) -> Result<Self> {
-        check_pad(op, self.layout(), before, after, circular)?;
+        let at = here();
+        check_pad(op, self.layout(), before, after, circular).at(at)?;
         let make = match circular {
             true => sys::ggml_pad_ext_circular,
             false => sys::ggml_pad_ext,
@@ -81,7 +82,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_pad_reflect_1d")]
     #[track_caller]
     pub fn pad_reflect_1d(self, before: usize, after: usize) -> Result<Self> {
-        check_reflect(self.layout(), before, after)?;
+        let at = here();
+        check_reflect(self.layout(), before, after).at(at)?;
         let (before, after) = (int(before), int(after));
         // SAFETY: the tensor is alive, and the check mirrors ggml_pad_reflect_1d's assertions.
         self.make("pad_reflect_1d", |context| unsafe {
@@ -97,7 +99,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_roll")]
     #[track_caller]
     pub fn roll(self, shifts: [i32; 4]) -> Result<Self> {
-        check_roll(self.layout(), shifts)?;
+        let at = here();
+        check_roll(self.layout(), shifts).at(at)?;
         let [s0, s1, s2, s3] = shifts;
         // SAFETY: the tensor is alive, and the check mirrors ggml_roll's assertions.
         self.make("roll", |context| unsafe {
@@ -112,14 +115,13 @@ fn int(n: usize) -> c_int {
 }
 
 /// ggml checks nothing.
-#[track_caller]
 fn check_pad(
     op: &'static str,
     a: Layout,
     before: [usize; 4],
     after: [usize; 4],
     circular: bool,
-) -> Result<()> {
+) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -143,8 +145,7 @@ fn check_pad(
 }
 
 /// Mirrors `ggml_pad_reflect_1d`.
-#[track_caller]
-fn check_reflect(a: Layout, before: usize, after: usize) -> Result<()> {
+fn check_reflect(a: Layout, before: usize, after: usize) -> Checked {
     let refusal = Refusal {
         op: "pad_reflect_1d",
         operands: &[("a", a)],
@@ -166,8 +167,7 @@ fn check_reflect(a: Layout, before: usize, after: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_roll`. Blocks would be cut.
-#[track_caller]
-fn check_roll(a: Layout, shifts: [i32; 4]) -> Result<()> {
+fn check_roll(a: Layout, shifts: [i32; 4]) -> Checked {
     let refusal = Refusal {
         op: "roll",
         operands: &[("a", a)],
@@ -189,7 +189,7 @@ fn check_roll(a: Layout, shifts: [i32; 4]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{F16, Q8_0};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -205,15 +205,15 @@ mod tests {
         ] {
             let refused = check(before, after, circular);
             assert!(
-                matches!(refused, Err(Error::Param(_))),
+                matches!(refused, Err(Refused::Param(_))),
                 "{before:?} {after:?}"
             );
         }
         let most = i32::MAX as usize;
         let refused = check([most; 4], [most; 4], false);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_pad("pad", layout(Q8_0, &[32]), [0; 4], [1, 0, 0, 0], false);
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -221,12 +221,12 @@ mod tests {
         check_reflect(layout(F32, &[4, 3]), 3, 3).unwrap();
         for (before, after) in [(4, 0), (0, 4), (usize::MAX, 0)] {
             let refused = check_reflect(layout(F32, &[4, 3]), before, after);
-            assert!(matches!(refused, Err(Error::Param(_))));
+            assert!(matches!(refused, Err(Refused::Param(_))));
         }
         let refused = check_reflect(layout(F16, &[4]), 1, 1);
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let refused = check_reflect(transposed(layout(F32, &[4, 3])), 1, 1);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -239,11 +239,11 @@ mod tests {
             [0, 0, 1, 0],
             [i32::MIN, 0, 0, 0],
         ] {
-            assert!(matches!(check_roll(a, shifts), Err(Error::Param(_))));
+            assert!(matches!(check_roll(a, shifts), Err(Refused::Param(_))));
         }
         let refused = check_roll(transposed(a), [0; 4]);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
         let refused = check_roll(layout(Q8_0, &[64]), [1, 0, 0, 0]);
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
     }
 }

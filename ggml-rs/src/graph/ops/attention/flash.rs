@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{BF16, F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -21,7 +21,9 @@ pub struct FlashAttn<'g> {
     pub max_bias: f32,
     /// Products `x` become `logit_softcap * tanh(x / logit_softcap)`. 0: they do not.
     pub logit_softcap: f32,
-    /// Ask for values to be added up in F32. A device whose kernels would not is refused when a plan is made.
+    /// Ask for floats to the end: queries are not rounded to another type, and products and sums are F32. Keys and values are
+    /// what they are stored as. The CPU keeps this for every type. Metal, whose kernels round queries, is refused when a plan is
+    /// made; the error says what to do.
     pub float: bool,
 }
 
@@ -84,8 +86,10 @@ impl<'g> Tensor<'g> {
     /// `out[:, h, i, b] = sum over j of softmax over j (scale * <q[:, i, h, b], k[:, j, h / g, b]> + mask[j, i, h, b]) * v[:, j, h / g, b]`
     /// for `g` query heads to a head of keys. Note that the result's heads come before its queries.
     ///
-    /// It has no gradient: build attention from [`Tensor::mul_mat`] and softmax to differentiate it. The CPU adds up F16
-    /// values in F16 where there are few queries; Metal reads queries as f16.
+    /// It has no gradient: build attention from [`Tensor::mul_mat`] and softmax to differentiate it. Values of every type are
+    /// added up in F32. Queries may be rounded first, and lose what is beyond 65504 where that is to f16: on the CPU to the type
+    /// that keys are multiplied in (64 queries or more with keys and values of F32, or of F16, are not rounded), on Metal to f16
+    /// or bf16. [`FlashAttn::float`] asks for more.
     ///
     /// ```
     /// use ggml_rs::{DType, Device, FlashAttn, Graph, Plan, PlanOptions};
@@ -120,7 +124,8 @@ impl<'g> Tensor<'g> {
         v: Tensor<'g>,
         options: FlashAttn<'g>,
     ) -> Result<Self> {
-        check(self.layout(), k.layout(), v.layout(), &options)?;
+        let at = here();
+        check(self.layout(), k.layout(), v.layout(), &options).at(at)?;
         let mask = options.mask.map_or(std::ptr::null_mut(), Tensor::as_ptr);
         // SAFETY: the tensors are alive, and the check mirrors the assertions of all three functions; the second and third
         // are given the node that the first made.
@@ -146,8 +151,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_flash_attn_ext` and `ggml_flash_attn_ext_add_sinks`, and what kernels take for granted about shapes.
-#[track_caller]
-fn check(q: Layout, k: Layout, v: Layout, options: &FlashAttn) -> Result<()> {
+fn check(q: Layout, k: Layout, v: Layout, options: &FlashAttn) -> Checked {
     let mask = options.mask.map(Tensor::layout);
     let sinks = options.sinks.map(Tensor::layout);
     let mut operands = vec![("q", q), ("k", k), ("v", v)];
@@ -177,8 +181,7 @@ fn check(q: Layout, k: Layout, v: Layout, options: &FlashAttn) -> Result<()> {
     refusal.check_result(F32, [v.ne[0], q.ne[2], q.ne[1], q.ne[3]])
 }
 
-#[track_caller]
-fn check_shapes(refusal: &Refusal, q: Layout, k: Layout, v: Layout) -> Result<()> {
+fn check_shapes(refusal: &Refusal, q: Layout, k: Layout, v: Layout) -> Checked {
     if q.ne[0] != k.ne[0] {
         return Err(refusal.shape("ne[0] of q and k, which are multiplied, must be the same"));
     }
@@ -194,8 +197,7 @@ fn check_shapes(refusal: &Refusal, q: Layout, k: Layout, v: Layout) -> Result<()
     Ok(())
 }
 
-#[track_caller]
-fn check_mask(refusal: &Refusal, q: Layout, k: Layout, mask: Layout) -> Result<()> {
+fn check_mask(refusal: &Refusal, q: Layout, k: Layout, mask: Layout) -> Checked {
     if mask.dtype != F16 {
         return Err(refusal.dtype("the mask must be F16"));
     }
@@ -213,8 +215,7 @@ fn check_mask(refusal: &Refusal, q: Layout, k: Layout, mask: Layout) -> Result<(
     Ok(())
 }
 
-#[track_caller]
-fn check_sinks(refusal: &Refusal, q: Layout, sinks: Layout) -> Result<()> {
+fn check_sinks(refusal: &Refusal, q: Layout, sinks: Layout) -> Checked {
     if sinks.dtype != F32 {
         return Err(refusal.dtype("the sinks must be F32"));
     }
@@ -228,10 +229,10 @@ fn check_sinks(refusal: &Refusal, q: Layout, sinks: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{self, I32, Q8_0, Q8_1};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
-    fn with(q: &[usize], k: &[usize], v: &[usize]) -> Result<()> {
+    fn with(q: &[usize], k: &[usize], v: &[usize]) -> Checked {
         let (q, k, v) = (layout(F32, q), layout(F16, k), layout(F16, v));
         check(q, k, v, &FlashAttn::new(1.0))
     }
@@ -245,10 +246,13 @@ mod tests {
             (&[64, 5, 8], &[64, 9, 3], &[64, 9, 2]),
             (&[64, 5, 8], &[64, 9, 2], &[64, 9, 3]),
         ] {
-            assert!(matches!(with(q, k, v), Err(Error::Shape(_))), "{k:?} {v:?}");
+            assert!(
+                matches!(with(q, k, v), Err(Refused::Shape(_))),
+                "{k:?} {v:?}"
+            );
         }
         let batches = with(&[64, 5, 8, 2], &[64, 9, 8], &[64, 9, 8]);
-        assert!(matches!(batches, Err(Error::Shape(_))));
+        assert!(matches!(batches, Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -259,7 +263,7 @@ mod tests {
         };
         typed(F32, Q8_0).unwrap();
         for (q, k) in [(F16, F16), (F32, Q8_1), (F32, I32)] {
-            assert!(matches!(typed(q, k), Err(Error::DType(_))), "{q} {k}");
+            assert!(matches!(typed(q, k), Err(Refused::DType(_))), "{q} {k}");
         }
     }
 
@@ -273,11 +277,11 @@ mod tests {
         let mask = |mask: Layout| check_mask(&refusal, q, k, mask);
         mask(layout(F16, &[9, 64, 4])).unwrap();
         for dims in [&[8, 5][..], &[9, 4], &[9, 5, 3], &[9, 5, 1, 2]] {
-            assert!(matches!(mask(layout(F16, dims)), Err(Error::Shape(_))));
+            assert!(matches!(mask(layout(F16, dims)), Err(Refused::Shape(_))));
         }
-        assert!(matches!(mask(layout(F32, &[9, 5])), Err(Error::DType(_))));
+        assert!(matches!(mask(layout(F32, &[9, 5])), Err(Refused::DType(_))));
         let turned = transposed(layout(F16, &[5, 9]));
-        assert!(matches!(mask(turned), Err(Error::Layout(_))));
+        assert!(matches!(mask(turned), Err(Refused::Layout(_))));
         check_sinks(&refusal, q, layout(F32, &[8])).unwrap();
         assert!(check_sinks(&refusal, q, layout(F32, &[7])).is_err());
         assert!(check_sinks(&refusal, q, layout(F16, &[8])).is_err());
@@ -288,7 +292,7 @@ mod tests {
         let (q, k) = (layout(F32, &[64, 5, 8]), layout(F16, &[64, 9, 8]));
         for bias in [8.0, -1.0, f32::NAN, f32::INFINITY] {
             let error = check(q, k, k, &FlashAttn::new(1.0).max_bias(bias));
-            assert!(matches!(error, Err(Error::Param(_))), "{bias}");
+            assert!(matches!(error, Err(Refused::Param(_))), "{bias}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -31,7 +31,8 @@ impl<'g> Tensor<'g> {
         eps: f32,
         iterations: usize,
     ) -> Result<Self> {
-        check_comb(self.layout(), scale.layout(), base.layout(), iterations)?;
+        let at = here();
+        check_comb(self.layout(), scale.layout(), base.layout(), iterations).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_dsv4_hc_comb's assertions.
         self.make("dsv4_hc_comb", |context| unsafe {
             let (mixes, scale, base) = (self.as_ptr(), scale.as_ptr(), base.as_ptr());
@@ -47,8 +48,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_dsv4_hc_pre")]
     #[track_caller]
     pub fn dsv4_hc_pre(self, weights: Tensor<'g>) -> Result<Self> {
+        let at = here();
         let [_, streams, tokens, _] = self.shape().ne();
-        check_pre(self.layout(), weights.layout(), [streams, tokens, 1, 1])?;
+        check_pre(self.layout(), weights.layout(), [streams, tokens, 1, 1]).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_dsv4_hc_pre's assertions.
         self.make("dsv4_hc_pre", |context| unsafe {
             sys::ggml_dsv4_hc_pre(context, self.as_ptr(), weights.as_ptr())
@@ -63,7 +65,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_dsv4_hc_pre_gated")]
     #[track_caller]
     pub fn dsv4_hc_pre_gated(self, gate: Tensor<'g>, scale: f32) -> Result<Self> {
-        check_pre(self.layout(), gate.layout(), self.shape().ne())?;
+        let at = here();
+        check_pre(self.layout(), gate.layout(), self.shape().ne()).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_dsv4_hc_pre_gated's assertions.
         self.make("dsv4_hc_pre_gated", |context| unsafe {
             sys::ggml_dsv4_hc_pre_gated(context, self.as_ptr(), gate.as_ptr(), scale)
@@ -85,8 +88,9 @@ impl<'g> Tensor<'g> {
         post: Tensor<'g>,
         comb: Option<Tensor<'g>>,
     ) -> Result<Self> {
+        let at = here();
         let layouts = [self.layout(), residual.layout(), post.layout()];
-        check_post(layouts, comb.map(Tensor::layout))?;
+        check_post(layouts, comb.map(Tensor::layout)).at(at)?;
         let comb = comb.map_or(std::ptr::null_mut(), Tensor::as_ptr);
         // SAFETY: the tensors are alive, and the check mirrors ggml_dsv4_hc_post's assertions; it takes no comb.
         self.make("dsv4_hc_post", |context| unsafe {
@@ -96,8 +100,7 @@ impl<'g> Tensor<'g> {
     }
 }
 
-#[track_caller]
-fn check_float(refusal: &Refusal) -> Result<()> {
+fn check_float(refusal: &Refusal) -> Checked {
     if refusal.operands.iter().any(|(_, x)| x.dtype != F32) {
         return Err(refusal.dtype("all must be F32"));
     }
@@ -105,8 +108,7 @@ fn check_float(refusal: &Refusal) -> Result<()> {
 }
 
 /// Mirrors `ggml_dsv4_hc_comb`.
-#[track_caller]
-fn check_comb(mixes: Layout, scale: Layout, base: Layout, iterations: usize) -> Result<()> {
+fn check_comb(mixes: Layout, scale: Layout, base: Layout, iterations: usize) -> Checked {
     let refusal = Refusal {
         op: "dsv4_hc_comb",
         operands: &[("mixes", mixes), ("scale", scale), ("base", base)],
@@ -128,8 +130,7 @@ fn check_comb(mixes: Layout, scale: Layout, base: Layout, iterations: usize) -> 
 }
 
 /// Mirrors `ggml_dsv4_hc_pre_impl`, for weights of this shape.
-#[track_caller]
-fn check_pre(x: Layout, weights: Layout, expected: [usize; 4]) -> Result<()> {
+fn check_pre(x: Layout, weights: Layout, expected: [usize; 4]) -> Checked {
     let refusal = Refusal {
         op: "dsv4_hc_pre",
         operands: &[("x", x), ("weights", weights)],
@@ -144,8 +145,7 @@ fn check_pre(x: Layout, weights: Layout, expected: [usize; 4]) -> Result<()> {
 }
 
 /// Mirrors `ggml_dsv4_hc_post`.
-#[track_caller]
-fn check_post([x, residual, post]: [Layout; 3], comb: Option<Layout>) -> Result<()> {
+fn check_post([x, residual, post]: [Layout; 3], comb: Option<Layout>) -> Checked {
     let mut operands = vec![("x", x), ("residual", residual), ("post", post)];
     operands.extend(comb.map(|comb| ("comb", comb)));
     let refusal = Refusal {
@@ -170,11 +170,11 @@ fn check_post([x, residual, post]: [Layout; 3], comb: Option<Layout>) -> Result<
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
-    fn shape(result: Result<()>) {
-        assert!(matches!(result, Err(Error::Shape(_))), "{result:?}");
+    fn shape(result: Checked) {
+        assert!(matches!(result, Err(Refused::Shape(_))), "{result:?}");
     }
 
     #[test]
@@ -191,10 +191,10 @@ mod tests {
         shape(check_comb(mixes, layout(F32, &[3, 2]), base, 20));
         for iterations in [0, 1 << 20] {
             let error = check_comb(mixes, scale, base, iterations);
-            assert!(matches!(error, Err(Error::Param(_))));
+            assert!(matches!(error, Err(Refused::Param(_))));
         }
         let halves = check_comb(mixes, scale, layout(F16, &[24]), 20);
-        assert!(matches!(halves, Err(Error::DType(_))));
+        assert!(matches!(halves, Err(Refused::DType(_))));
     }
 
     #[test]

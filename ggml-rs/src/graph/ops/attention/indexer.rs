@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{BF16, F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -24,7 +24,8 @@ impl<'g> Tensor<'g> {
         weights: Tensor<'g>,
         mask: Tensor<'g>,
     ) -> Result<Self> {
-        check(self.layout(), k.layout(), weights.layout(), mask.layout())?;
+        let at = here();
+        check(self.layout(), k.layout(), weights.layout(), mask.layout()).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_lightning_indexer's assertions.
         self.make("lightning_indexer", |context| unsafe {
             let (q, k) = (self.as_ptr(), k.as_ptr());
@@ -34,8 +35,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_lightning_indexer`.
-#[track_caller]
-fn check(q: Layout, k: Layout, weights: Layout, mask: Layout) -> Result<()> {
+fn check(q: Layout, k: Layout, weights: Layout, mask: Layout) -> Checked {
     let refusal = Refusal {
         op: "lightning_indexer",
         operands: &[("q", q), ("k", k), ("weights", weights), ("mask", mask)],
@@ -69,7 +69,7 @@ fn check(q: Layout, k: Layout, weights: Layout, mask: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::I32;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -79,12 +79,12 @@ mod tests {
         let weights = layout(F32, &[8, 5, 1, 2]);
         let mask = layout(F16, &[9, 5]);
         check(q, k, weights, mask).unwrap();
-        let shape = |result: Result<()>| assert!(matches!(result, Err(Error::Shape(_))));
+        let shape = |result: Checked| assert!(matches!(result, Err(Refused::Shape(_))));
         shape(check(q, layout(F16, &[128, 2, 9, 2]), weights, mask));
         shape(check(q, k, layout(F32, &[8, 5, 2, 1]), mask));
         shape(check(q, k, weights, layout(F16, &[9, 4])));
         shape(check(q, k, weights, layout(F16, &[9, 5, 1, 3])));
-        let dtype = |result: Result<()>| assert!(matches!(result, Err(Error::DType(_))));
+        let dtype = |result: Checked| assert!(matches!(result, Err(Refused::DType(_))));
         dtype(check(q, layout(I32, &[128, 1, 9, 2]), weights, mask));
         dtype(check(q, k, weights, layout(F32, &[9, 5])));
     }

@@ -5,7 +5,7 @@
 
 use super::{Conv1d, Conv2d, Conv3d};
 use crate::dtype::DType::{self, BF16, F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -19,7 +19,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_1d")]
     #[track_caller]
     pub fn conv_1d(self, b: Tensor<'g>, options: Conv1d) -> Result<Self> {
-        check_operands("conv_1d", self.layout(), b.layout())?;
+        let at = here();
+        check_operands("conv_1d", self.layout(), b.layout()).at(at)?;
         let kernel = self.as_factor()?;
         let [k, c, oc, _] = self.shape().ne();
         let patches = self.im2col_1d(b, options, patch_type(self.dtype()))?;
@@ -52,9 +53,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_1d_dw")]
     #[track_caller]
     pub fn conv_1d_dw(self, b: Tensor<'g>, options: Conv1d) -> Result<Self> {
+        let at = here();
         const OP: &str = "conv_1d_dw";
-        check_operands(OP, self.layout(), b.layout())?;
-        check_channels(OP, self.layout(), b.layout(), [1, 2], 1)?;
+        check_operands(OP, self.layout(), b.layout()).at(at)?;
+        check_channels(OP, self.layout(), b.layout(), [1, 2], 1).at(at)?;
         let [l, c, ..] = b.shape().ne();
         let kernel = self.as_factor()?;
         let patches = self.im2col_1d(b.reshape([l, 1, c])?, options, patch_type(self.dtype()))?;
@@ -81,7 +83,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_2d")]
     #[track_caller]
     pub fn conv_2d(self, b: Tensor<'g>, options: Conv2d) -> Result<Self> {
-        check_operands("conv_2d", self.layout(), b.layout())?;
+        let at = here();
+        check_operands("conv_2d", self.layout(), b.layout()).at(at)?;
         let kernel = self.as_factor()?;
         let [kw, kh, c, oc] = self.shape().ne();
         let patches = self.im2col(b, options, patch_type(self.dtype()))?;
@@ -124,9 +127,10 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_2d_dw")]
     #[track_caller]
     pub fn conv_2d_dw(self, b: Tensor<'g>, options: Conv2d) -> Result<Self> {
+        let at = here();
         const OP: &str = "conv_2d_dw";
-        check_operands(OP, self.layout(), b.layout())?;
-        check_channels(OP, self.layout(), b.layout(), [2, 3], 2)?;
+        check_operands(OP, self.layout(), b.layout()).at(at)?;
+        check_channels(OP, self.layout(), b.layout(), [2, 3], 2).at(at)?;
         let [kw, kh, _, c] = self.shape().ne();
         let [w, h, _, n] = b.shape().ne();
         let kernel = self.as_factor()?.reshape([kw * kh, 1, c])?;
@@ -150,8 +154,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_3d")]
     #[track_caller]
     pub fn conv_3d(self, b: Tensor<'g>, channels: usize, options: Conv3d) -> Result<Self> {
-        check_operands("conv_3d", self.layout(), b.layout())?;
-        check_kernels(self.layout(), b.layout(), channels)?;
+        let at = here();
+        check_operands("conv_3d", self.layout(), b.layout()).at(at)?;
+        check_kernels(self.layout(), b.layout(), channels).at(at)?;
         let kernel = self.as_factor()?;
         let patches = self.im2col_3d(b, channels, options, patch_type(self.dtype()))?;
         let [kw, kh, kd, kernels] = self.shape().ne();
@@ -189,8 +194,7 @@ fn half_padded_1d(kernel: Tensor<'_>, stride: usize, dilation: usize) -> Conv1d 
 }
 
 /// What the reshapes and products of every composition ask of its operands.
-#[track_caller]
-fn check_operands(op: &'static str, kernel: Layout, b: Layout) -> Result<()> {
+fn check_operands(op: &'static str, kernel: Layout, b: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("kernel", kernel), ("b", b)],
@@ -205,8 +209,7 @@ fn check_operands(op: &'static str, kernel: Layout, b: Layout) -> Result<()> {
 }
 
 /// What a kernel's patches do not ask for: whole kernels.
-#[track_caller]
-fn check_kernels(kernel: Layout, b: Layout, channels: usize) -> Result<()> {
+fn check_kernels(kernel: Layout, b: Layout, channels: usize) -> Checked {
     let refusal = Refusal {
         op: "conv_3d",
         operands: &[("kernel", kernel), ("b", b)],
@@ -220,14 +223,13 @@ fn check_kernels(kernel: Layout, b: Layout, channels: usize) -> Result<()> {
 }
 
 /// A kernel of one input channel, for each of the channels of `b`: `one` and `all` are their places in the kernel.
-#[track_caller]
 fn check_channels(
     op: &'static str,
     kernel: Layout,
     b: Layout,
     [one, all]: [usize; 2],
     channel: usize,
-) -> Result<()> {
+) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("kernel", kernel), ("b", b)],
@@ -246,7 +248,7 @@ fn check_channels(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -255,9 +257,9 @@ mod tests {
         let check = |kernel| check_operands("conv_2d", kernel, b);
         check(layout(BF16, &[3, 2, 3])).unwrap();
         let turned = transposed(layout(F32, &[3, 2, 3]));
-        assert!(matches!(check(turned), Err(Error::Layout(_))));
+        assert!(matches!(check(turned), Err(Refused::Layout(_))));
         let blocks = layout(DType::Q8_0, &[32, 2, 3]);
-        assert!(matches!(check(blocks), Err(Error::DType(_))));
+        assert!(matches!(check(blocks), Err(Refused::DType(_))));
     }
 
     #[test]
@@ -268,16 +270,19 @@ mod tests {
         };
         plane(&[3, 3, 1, 4]).unwrap();
         for kernel in [&[3, 3, 2, 4][..], &[3, 3, 1, 8], &[3, 3, 1, 3]] {
-            assert!(matches!(plane(kernel), Err(Error::Shape(_))));
+            assert!(matches!(plane(kernel), Err(Refused::Shape(_))));
         }
         let signal = |kernel: &[usize], b: &[usize]| {
             check_channels("conv_1d_dw", layout(F32, kernel), layout(F32, b), [1, 2], 1)
         };
         signal(&[3, 1, 8], &[9, 4]).unwrap();
-        assert!(matches!(signal(&[3, 1, 6], &[9, 4]), Err(Error::Shape(_))));
+        assert!(matches!(
+            signal(&[3, 1, 6], &[9, 4]),
+            Err(Refused::Shape(_))
+        ));
         assert!(matches!(
             signal(&[3, 1, 4], &[9, 4, 2]),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
     }
 }

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{Conv2d, Conv3d, count};
 use crate::dtype::DType::{F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -17,7 +17,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_2d_direct")]
     #[track_caller]
     pub fn conv_2d_direct(self, b: Tensor<'g>, options: Conv2d) -> Result<Self> {
-        check_conv_2d(self.layout(), b.layout(), options)?;
+        let at = here();
+        check_conv_2d(self.layout(), b.layout(), options).at(at)?;
         let [[s0, s1], [p0, p1], [d0, d1]] = options.raw();
         // SAFETY: the tensors are alive, and the check is stricter than ggml_conv_2d_direct's assertion.
         self.make("conv_2d", |context| unsafe {
@@ -38,7 +39,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_2d_dw_direct")]
     #[track_caller]
     pub fn conv_2d_dw_direct(self, b: Tensor<'g>, options: Conv2d) -> Result<Self> {
-        check_conv_2d_dw(self.layout(), b.layout(), options)?;
+        let at = here();
+        check_conv_2d_dw(self.layout(), b.layout(), options).at(at)?;
         let [[s0, s1], [p0, p1], [d0, d1]] = options.raw();
         // SAFETY: the tensors are alive, and the check mirrors ggml_conv_2d_dw_direct's assertions.
         self.make("conv_2d_dw", |context| unsafe {
@@ -55,7 +57,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_3d_direct")]
     #[track_caller]
     pub fn conv_3d_direct(self, b: Tensor<'g>, channels: usize, options: Conv3d) -> Result<Self> {
-        let [c, n, oc] = check_conv_3d(self.layout(), b.layout(), channels, options)?;
+        let at = here();
+        let [c, n, oc] = check_conv_3d(self.layout(), b.layout(), channels, options).at(at)?;
         let [[s0, s1, s2], [p0, p1, p2], [d0, d1, d2]] = options.raw();
         // SAFETY: the tensors are alive, and the check mirrors ggml_conv_3d_direct's assertions.
         self.make("conv_3d", |context| unsafe {
@@ -65,8 +68,7 @@ impl<'g> Tensor<'g> {
     }
 }
 
-#[track_caller]
-fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Result<()> {
+fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Checked {
     if !matches!(a.dtype, F32 | F16) || b.dtype != F32 {
         return Err(refusal.dtype("the kernel must be F32 or F16, and b F32"));
     }
@@ -74,8 +76,7 @@ fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_conv_2d_direct`; kernels read `a` as contiguous values.
-#[track_caller]
-fn check_conv_2d(a: Layout, b: Layout, options: Conv2d) -> Result<()> {
+fn check_conv_2d(a: Layout, b: Layout, options: Conv2d) -> Checked {
     let refusal = Refusal {
         op: "conv_2d_direct",
         operands: &[("a", a), ("b", b)],
@@ -92,8 +93,7 @@ fn check_conv_2d(a: Layout, b: Layout, options: Conv2d) -> Result<()> {
 }
 
 /// Mirrors `ggml_conv_2d_dw_direct`.
-#[track_caller]
-fn check_conv_2d_dw(a: Layout, b: Layout, options: Conv2d) -> Result<()> {
+fn check_conv_2d_dw(a: Layout, b: Layout, options: Conv2d) -> Checked {
     let refusal = Refusal {
         op: "conv_2d_dw_direct",
         operands: &[("a", a), ("b", b)],
@@ -107,8 +107,7 @@ fn check_conv_2d_dw(a: Layout, b: Layout, options: Conv2d) -> Result<()> {
 }
 
 /// Mirrors `ggml_conv_3d_direct`; channels, images and output channels as ggml takes them.
-#[track_caller]
-fn check_conv_3d(a: Layout, b: Layout, channels: usize, options: Conv3d) -> Result<[i32; 3]> {
+fn check_conv_3d(a: Layout, b: Layout, channels: usize, options: Conv3d) -> Checked<[i32; 3]> {
     let refusal = Refusal {
         op: "conv_3d_direct",
         operands: &[("a", a), ("b", b)],
@@ -141,7 +140,7 @@ fn check_conv_3d(a: Layout, b: Layout, channels: usize, options: Conv3d) -> Resu
 mod tests {
     use super::*;
     use crate::dtype::DType::BF16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -151,19 +150,19 @@ mod tests {
         check(layout(F16, &[3, 2, 3, 5])).unwrap();
         assert!(matches!(
             check(layout(F16, &[3, 2, 4, 5])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check(layout(BF16, &[3, 2, 3, 5])),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         assert!(matches!(
             check(transposed(layout(F16, &[3, 2, 3, 5]))),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
         assert!(matches!(
             check(layout(F16, &[9, 2, 3, 5])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
     }
 
@@ -172,8 +171,8 @@ mod tests {
         let b = layout(F32, &[8, 8, 3, 2]);
         let check = |a: &[usize]| check_conv_2d_dw(layout(F32, a), b, Conv2d::default());
         check(&[3, 3, 1, 3]).unwrap();
-        assert!(matches!(check(&[3, 3, 3, 3]), Err(Error::Shape(_))));
-        assert!(matches!(check(&[3, 3, 1, 2]), Err(Error::Shape(_))));
+        assert!(matches!(check(&[3, 3, 3, 3]), Err(Refused::Shape(_))));
+        assert!(matches!(check(&[3, 3, 1, 2]), Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -182,7 +181,7 @@ mod tests {
         let check = |channels| check_conv_3d(a, b, channels, Conv3d::default());
         assert_eq!(check(3), Ok([3, 3, 2]));
         for channels in [0, 2, 9] {
-            assert!(matches!(check(channels), Err(Error::Shape(_))));
+            assert!(matches!(check(channels), Err(Refused::Shape(_))));
         }
     }
 }

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{Conv1d, Conv2d, Conv3d, check_step, count};
 use crate::dtype::DType::{self, BF16, F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
@@ -20,7 +20,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_im2col")]
     #[track_caller]
     pub fn im2col(self, b: Tensor<'g>, options: Conv2d, dtype: DType) -> Result<Self> {
-        check_im2col(self.layout(), b.layout(), options, dtype)?;
+        let at = here();
+        check_im2col(self.layout(), b.layout(), options, dtype).at(at)?;
         let [[s0, s1], [p0, p1], [d0, d1]] = options.raw();
         // SAFETY: the tensors are alive, and the check mirrors ggml_im2col's assertions for two dimensions.
         self.make("im2col", |context| unsafe {
@@ -36,7 +37,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_im2col")]
     #[track_caller]
     pub fn im2col_1d(self, b: Tensor<'g>, options: Conv1d, dtype: DType) -> Result<Self> {
-        check_im2col_1d(self.layout(), b.layout(), options, dtype)?;
+        let at = here();
+        check_im2col_1d(self.layout(), b.layout(), options, dtype).at(at)?;
         let [[s], [p], [d]] = options.raw();
         // SAFETY: the tensors are alive, and the check mirrors ggml_im2col's assertions for one dimension.
         self.make("im2col", |context| unsafe {
@@ -60,10 +62,11 @@ impl<'g> Tensor<'g> {
         image: impl IntoShape,
         options: Conv2d,
     ) -> Result<Self> {
+        let at = here();
         let image = image.into_shape()?;
         let like = Layout::contiguous(F32, image)?;
-        let patches = check_im2col(kernel.layout(), like, options, F32)?;
-        check_back(self.layout(), kernel.layout(), patches)?;
+        let patches = check_im2col(kernel.layout(), like, options, F32).at(at)?;
+        check_back(self.layout(), kernel.layout(), patches).at(at)?;
         let [[s0, s1], [p0, p1], [d0, d1]] = options.raw();
         self.im2col_back_node(kernel, image, [s0, s1, p0, p1, d0, d1], true)
     }
@@ -81,10 +84,11 @@ impl<'g> Tensor<'g> {
         signal: impl IntoShape,
         options: Conv1d,
     ) -> Result<Self> {
+        let at = here();
         let signal = signal.into_shape()?;
         let like = Layout::contiguous(F32, signal)?;
-        let patches = check_im2col_1d(kernel.layout(), like, options, F32)?;
-        check_back(self.layout(), kernel.layout(), patches)?;
+        let patches = check_im2col_1d(kernel.layout(), like, options, F32).at(at)?;
+        check_back(self.layout(), kernel.layout(), patches).at(at)?;
         let [[s], [p], [d]] = options.raw();
         self.im2col_back_node(kernel, signal, [s, 0, p, 0, d, 0], false)
     }
@@ -134,7 +138,8 @@ impl<'g> Tensor<'g> {
         options: Conv3d,
         dtype: DType,
     ) -> Result<Self> {
-        check_im2col_3d(self.layout(), b.layout(), channels, options, dtype)?;
+        let at = here();
+        check_im2col_3d(self.layout(), b.layout(), channels, options, dtype).at(at)?;
         let [[s0, s1, s2], [p0, p1, p2], [d0, d1, d2]] = options.raw();
         let channels = channels as i64;
         // SAFETY: the tensors are alive, and the check mirrors ggml_im2col_3d's assertions and its divisions.
@@ -170,8 +175,9 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_col2im_1d")]
     #[track_caller]
     pub fn col2im_1d(self, stride: usize, channels: usize, padding: usize) -> Result<Self> {
+        let at = here();
         let [stride, channels, padding] =
-            check_col2im_1d(self.layout(), stride, channels, padding)?;
+            check_col2im_1d(self.layout(), stride, channels, padding).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_col2im_1d's assertions.
         self.make("col2im_1d", |context| unsafe {
             sys::ggml_col2im_1d(context, self.as_ptr(), stride, channels, padding)
@@ -179,8 +185,7 @@ impl<'g> Tensor<'g> {
     }
 }
 
-#[track_caller]
-fn check_types(refusal: &Refusal, b: Layout, dtype: DType) -> Result<()> {
+fn check_types(refusal: &Refusal, b: Layout, dtype: DType) -> Checked {
     match (b.dtype, dtype) {
         (F32, F32 | F16) | (F16, F16) => Ok(()),
         _ => Err(refusal.dtype(format!("patches of {dtype} are not cut from {}", b.dtype))),
@@ -188,13 +193,12 @@ fn check_types(refusal: &Refusal, b: Layout, dtype: DType) -> Result<()> {
 }
 
 /// Mirrors `ggml_im2col` in two dimensions; the shape of the result.
-#[track_caller]
 pub(super) fn check_im2col(
     a: Layout,
     b: Layout,
     options: Conv2d,
     dtype: DType,
-) -> Result<[usize; 4]> {
+) -> Checked<[usize; 4]> {
     let refusal = Refusal {
         op: "im2col",
         operands: &[("a", a), ("b", b)],
@@ -211,13 +215,12 @@ pub(super) fn check_im2col(
 }
 
 /// Mirrors `ggml_im2col` in one dimension; the shape of the result.
-#[track_caller]
 pub(super) fn check_im2col_1d(
     a: Layout,
     b: Layout,
     options: Conv1d,
     dtype: DType,
-) -> Result<[usize; 4]> {
+) -> Checked<[usize; 4]> {
     let refusal = Refusal {
         op: "im2col",
         operands: &[("a", a), ("b", b)],
@@ -236,8 +239,7 @@ pub(super) fn check_im2col_1d(
 }
 
 /// What the kernel of IM2COL_BACK takes for granted.
-#[track_caller]
-fn check_back(a: Layout, kernel: Layout, patches: [usize; 4]) -> Result<()> {
+fn check_back(a: Layout, kernel: Layout, patches: [usize; 4]) -> Checked {
     let refusal = Refusal {
         op: "im2col_back",
         operands: &[("a", a), ("kernel", kernel)],
@@ -255,14 +257,13 @@ fn check_back(a: Layout, kernel: Layout, patches: [usize; 4]) -> Result<()> {
 }
 
 /// Mirrors `ggml_im2col_3d`; the shape of the result.
-#[track_caller]
 pub(super) fn check_im2col_3d(
     a: Layout,
     b: Layout,
     channels: usize,
     options: Conv3d,
     dtype: DType,
-) -> Result<[usize; 4]> {
+) -> Checked<[usize; 4]> {
     let refusal = Refusal {
         op: "im2col_3d",
         operands: &[("a", a), ("b", b)],
@@ -289,8 +290,7 @@ pub(super) fn check_im2col_3d(
 }
 
 /// Mirrors `ggml_col2im_1d`; its parameters as ggml takes them.
-#[track_caller]
-fn check_col2im_1d(a: Layout, stride: usize, channels: usize, padding: usize) -> Result<[i32; 3]> {
+fn check_col2im_1d(a: Layout, stride: usize, channels: usize, padding: usize) -> Checked<[i32; 3]> {
     let refusal = Refusal {
         op: "col2im_1d",
         operands: &[("a", a)],
@@ -329,7 +329,7 @@ fn check_col2im_1d(a: Layout, stride: usize, channels: usize, padding: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         let other = layout(F32, &[8, 7, 3, 5]);
         assert!(matches!(
             check_im2col(a, other, options, F16),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let halves = layout(F16, &[8, 7, 4, 5]);
         check_im2col(a, halves, options, F16).unwrap();
@@ -351,7 +351,7 @@ mod tests {
         ] {
             assert!(matches!(
                 check_im2col(a, b, options, to),
-                Err(Error::DType(_))
+                Err(Refused::DType(_))
             ));
         }
         let (a, b) = (layout(F16, &[3, 4, 9]), layout(F32, &[8, 4, 5]));
@@ -371,12 +371,12 @@ mod tests {
         let short = layout(F32, &[24, 6, 6, 4]);
         assert!(matches!(
             check_back(short, kernel, patches),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let halves = layout(F16, &patches);
         assert!(matches!(
             check_back(halves, kernel, patches),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let spread = Layout {
             nb: [4, 192, 1152, 6912],
@@ -384,7 +384,7 @@ mod tests {
         };
         assert!(matches!(
             check_back(spread, kernel, patches),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 
@@ -396,9 +396,9 @@ mod tests {
         // The kernel's 6 are not asked.
         assert_eq!(check(9), Ok([108, 6, 6, 3]));
         for channels in [0, 2, 18] {
-            assert!(matches!(check(channels), Err(Error::Shape(_))));
+            assert!(matches!(check(channels), Err(Refused::Shape(_))));
         }
-        assert!(matches!(check(1 << 40), Err(Error::Param(_))));
+        assert!(matches!(check(1 << 40), Err(Refused::Param(_))));
     }
 
     #[test]
@@ -407,17 +407,20 @@ mod tests {
         assert_eq!(check_col2im_1d(a, 2, 2, 1), Ok([2, 2, 1]));
         for (stride, channels, padding) in [(2, 3, 0), (2, 0, 0), (1, 8, 3)] {
             let error = check_col2im_1d(a, stride, channels, padding);
-            assert!(matches!(error, Err(Error::Shape(_))), "{error:?}");
+            assert!(matches!(error, Err(Refused::Shape(_))), "{error:?}");
         }
-        assert!(matches!(check_col2im_1d(a, 0, 2, 0), Err(Error::Param(_))));
+        assert!(matches!(
+            check_col2im_1d(a, 0, 2, 0),
+            Err(Refused::Param(_))
+        ));
         assert!(matches!(
             check_col2im_1d(a, 1, 2, 1 << 40),
-            Err(Error::Param(_))
+            Err(Refused::Param(_))
         ));
         let integers = layout(DType::I32, &[8, 5]);
         assert!(matches!(
             check_col2im_1d(integers, 1, 2, 0),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 }

@@ -29,7 +29,7 @@ mod transposed;
 
 pub use pool::{Pool, Pool1d, Pool2d, PoolOptions};
 
-use crate::error::Result;
+use crate::error::Checked;
 use crate::layout::Refusal;
 
 /// How a kernel moves over its image, in `N` dimensions: a step of `stride` elements from output to output, `padding` zeros
@@ -85,13 +85,12 @@ impl<const N: usize> ConvOptions<N> {
     }
 
     /// How many outputs there are along each dimension.
-    #[track_caller]
     fn outputs(
         self,
         refusal: &Refusal,
         image: [usize; N],
         kernel: [usize; N],
-    ) -> Result<[usize; N]> {
+    ) -> Checked<[usize; N]> {
         let mut outputs = [0; N];
         for dim in 0..N {
             let [stride, padding, dilation] =
@@ -115,8 +114,7 @@ const MAX_STEP: usize = 1 << 24;
 /// The largest image along a dimension.
 const MAX_SIZE: usize = 1 << 30;
 
-#[track_caller]
-fn check_step(refusal: &Refusal, what: &str, step: usize) -> Result<()> {
+fn check_step(refusal: &Refusal, what: &str, step: usize) -> Checked {
     if step == 0 || step > MAX_STEP {
         return Err(refusal.param(format!("a {what} of {step}: it must be 1 to {MAX_STEP}")));
     }
@@ -125,7 +123,6 @@ fn check_step(refusal: &Refusal, what: &str, step: usize) -> Result<()> {
 
 /// How many windows of `reach` elements fit along a dimension: `ggml_calc_conv_output_size`, which rounds towards zero and
 /// so finds one where none fits.
-#[track_caller]
 fn windows(
     refusal: &Refusal,
     dim: usize,
@@ -133,7 +130,7 @@ fn windows(
     reach: usize,
     stride: usize,
     padding: usize,
-) -> Result<usize> {
+) -> Checked<usize> {
     check_step(refusal, "stride", stride)?;
     if padding > MAX_STEP {
         return Err(refusal.param(format!(
@@ -153,8 +150,7 @@ fn windows(
 }
 
 /// A count that is handed to ggml as an int.
-#[track_caller]
-fn count(refusal: &Refusal, what: &str, count: usize) -> Result<i32> {
+fn count(refusal: &Refusal, what: &str, count: usize) -> Checked<i32> {
     i32::try_from(count).map_err(|_| refusal.param(format!("{what}: {count} exceeds 2^31 - 1")))
 }
 
@@ -162,10 +158,10 @@ fn count(refusal: &Refusal, what: &str, count: usize) -> Result<i32> {
 mod tests {
     use super::*;
     use crate::dtype::DType::F32;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
-    fn outputs(options: Conv1d, image: usize, kernel: usize) -> Result<usize> {
+    fn outputs(options: Conv1d, image: usize, kernel: usize) -> Checked<usize> {
         let refusal = Refusal {
             op: "conv",
             operands: &[("a", layout(F32, &[1]))],
@@ -196,7 +192,7 @@ mod tests {
         ] {
             assert!(matches!(
                 outputs(options, image, kernel),
-                Err(Error::Shape(_))
+                Err(Refused::Shape(_))
             ));
         }
         for options in [
@@ -206,7 +202,7 @@ mod tests {
             options().padding([usize::MAX]),
             options().dilation([1 << 31]),
         ] {
-            assert!(matches!(outputs(options, 5, 3), Err(Error::Param(_))));
+            assert!(matches!(outputs(options, 5, 3), Err(Refused::Param(_))));
         }
     }
 }

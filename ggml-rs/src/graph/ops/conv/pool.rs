@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{ConvOptions, windows};
 use crate::dtype::DType::{F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -76,8 +76,7 @@ impl<const N: usize> PoolOptions<N> {
     }
 
     /// How many windows there are along each dimension.
-    #[track_caller]
-    fn outputs(self, refusal: &Refusal, image: [usize; N]) -> Result<[usize; N]> {
+    fn outputs(self, refusal: &Refusal, image: [usize; N]) -> Checked<[usize; N]> {
         let mut outputs = [0; N];
         for dim in 0..N {
             let [size, stride, padding] = [self.size, self.stride, self.padding].map(|x| x[dim]);
@@ -109,8 +108,7 @@ impl<const N: usize> PoolOptions<N> {
 }
 
 /// ggml counts windows in `float`.
-#[track_caller]
-fn check_exact(refusal: &Refusal, dim: usize, size: usize) -> Result<()> {
+fn check_exact(refusal: &Refusal, dim: usize, size: usize) -> Checked {
     const EXACT: usize = 1 << 23;
     if size > EXACT {
         return Err(refusal.shape(format!(
@@ -130,7 +128,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_pool_1d")]
     #[track_caller]
     pub fn pool_1d(self, options: Pool1d) -> Result<Self> {
-        check_pool_1d(self.layout(), options)?;
+        let at = here();
+        check_pool_1d(self.layout(), options).at(at)?;
         let [[k], [s], [p]] = options.raw();
         // SAFETY: the tensor is alive, and the check is stricter than ggml_pool_1d's assertion.
         self.make("pool_1d", |context| unsafe {
@@ -146,7 +145,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_pool_2d")]
     #[track_caller]
     pub fn pool_2d(self, options: Pool2d) -> Result<Self> {
-        check_pool_2d("pool_2d", self.layout(), options)?;
+        let at = here();
+        check_pool_2d("pool_2d", self.layout(), options).at(at)?;
         let [[k0, k1], [s0, s1], [p0, p1]] = options.raw();
         let [p0, p1] = [p0, p1].map(|p| p as f32);
         // SAFETY: the tensor is alive, and the check is stricter than ggml_pool_2d's assertions.
@@ -166,7 +166,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_pool_2d_back")]
     #[track_caller]
     pub fn pool_2d_back(self, image: Tensor<'g>, options: Pool2d) -> Result<Self> {
-        check_pool_2d_back(self.layout(), image.layout(), options)?;
+        let at = here();
+        check_pool_2d_back(self.layout(), image.layout(), options).at(at)?;
         let [[k0, k1], [s0, s1], [p0, p1]] = options.raw();
         let [p0, p1] = [p0, p1].map(|p| p as f32);
         // SAFETY: the tensors are alive, and the check is stricter than ggml_pool_2d_back, which asserts nothing.
@@ -177,8 +178,7 @@ impl<'g> Tensor<'g> {
     }
 }
 
-#[track_caller]
-fn check_pool_1d(a: Layout, options: Pool1d) -> Result<()> {
+fn check_pool_1d(a: Layout, options: Pool1d) -> Checked {
     let refusal = Refusal {
         op: "pool_1d",
         operands: &[("a", a)],
@@ -191,8 +191,7 @@ fn check_pool_1d(a: Layout, options: Pool1d) -> Result<()> {
 }
 
 /// Mirrors `ggml_pool_2d`; the shape of the result.
-#[track_caller]
-fn check_pool_2d(op: &'static str, a: Layout, options: Pool2d) -> Result<[usize; 4]> {
+fn check_pool_2d(op: &'static str, a: Layout, options: Pool2d) -> Checked<[usize; 4]> {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -207,8 +206,7 @@ fn check_pool_2d(op: &'static str, a: Layout, options: Pool2d) -> Result<[usize;
 }
 
 /// What the kernel of POOL_2D_BACK takes for granted.
-#[track_caller]
-fn check_pool_2d_back(a: Layout, image: Layout, options: Pool2d) -> Result<()> {
+fn check_pool_2d_back(a: Layout, image: Layout, options: Pool2d) -> Checked {
     let refusal = Refusal {
         op: "pool_2d_back",
         operands: &[("a", a), ("image", image)],
@@ -230,7 +228,7 @@ fn check_pool_2d_back(a: Layout, image: Layout, options: Pool2d) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::BF16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -251,20 +249,20 @@ mod tests {
             Pool2d::new(Pool::Max, [0, 1]),
         ] {
             assert!(
-                matches!(check(options), Err(Error::Param(_))),
+                matches!(check(options), Err(Refused::Param(_))),
                 "{options:?}"
             );
         }
         let wide = Pool2d::new(Pool::Max, [10, 1]);
-        assert!(matches!(check(wide), Err(Error::Shape(_))));
+        assert!(matches!(check(wide), Err(Refused::Shape(_))));
         let halves = layout(BF16, &[9, 6]);
         assert!(matches!(
             check_pool_2d("pool_2d", halves, squares),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let long = layout(F32, &[1 << 24]);
         let pairs = Pool1d::new(Pool::Average, [2]);
-        assert!(matches!(check_pool_1d(long, pairs), Err(Error::Shape(_))));
+        assert!(matches!(check_pool_1d(long, pairs), Err(Refused::Shape(_))));
     }
 
     #[test]
@@ -275,10 +273,10 @@ mod tests {
         let other = layout(F32, &[3, 3, 1]);
         assert!(matches!(
             check_pool_2d_back(other, image, options),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let halves = layout(F16, &[9, 6, 2]);
         let error = check_pool_2d_back(layout(F32, &[3, 3, 2]), halves, options);
-        assert!(matches!(error, Err(Error::DType(_))));
+        assert!(matches!(error, Err(Refused::DType(_))));
     }
 }

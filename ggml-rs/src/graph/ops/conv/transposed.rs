@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{MAX_SIZE, check_step};
 use crate::dtype::DType::{F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -19,7 +19,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_transpose_1d")]
     #[track_caller]
     pub fn conv_transpose_1d(self, b: Tensor<'g>, stride: usize) -> Result<Self> {
-        check_1d(self.layout(), b.layout(), stride)?;
+        let at = here();
+        check_1d(self.layout(), b.layout(), stride).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_conv_transpose_1d's assertions, which ask for no padding
         // and a dilation of 1.
         self.make("conv_transpose_1d", |context| unsafe {
@@ -36,7 +37,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_conv_transpose_2d_p0")]
     #[track_caller]
     pub fn conv_transpose_2d_p0(self, b: Tensor<'g>, stride: usize) -> Result<Self> {
-        check_2d(self.layout(), b.layout(), stride)?;
+        let at = here();
+        check_2d(self.layout(), b.layout(), stride).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_conv_transpose_2d_p0's assertion.
         self.make("conv_transpose_2d", |context| unsafe {
             let (a, b) = (self.as_ptr(), b.as_ptr());
@@ -45,8 +47,7 @@ impl<'g> Tensor<'g> {
     }
 }
 
-#[track_caller]
-fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Result<()> {
+fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Checked {
     if !matches!(a.dtype, F32 | F16) || b.dtype != F32 {
         return Err(refusal.dtype("the kernel must be F32 or F16, and b F32"));
     }
@@ -54,8 +55,7 @@ fn check_types(refusal: &Refusal, a: Layout, b: Layout) -> Result<()> {
 }
 
 /// The output's length along a dimension.
-#[track_caller]
-fn length(refusal: &Refusal, input: usize, kernel: usize, stride: usize) -> Result<usize> {
+fn length(refusal: &Refusal, input: usize, kernel: usize, stride: usize) -> Checked<usize> {
     check_step(refusal, "stride", stride)?;
     (input - 1)
         .checked_mul(stride)
@@ -69,8 +69,7 @@ fn length(refusal: &Refusal, input: usize, kernel: usize, stride: usize) -> Resu
 }
 
 /// Mirrors `ggml_conv_transpose_1d`, and the assertions on `b` that ggml makes before it computes.
-#[track_caller]
-fn check_1d(a: Layout, b: Layout, stride: usize) -> Result<()> {
+fn check_1d(a: Layout, b: Layout, stride: usize) -> Checked {
     let refusal = Refusal {
         op: "conv_transpose_1d",
         operands: &[("a", a), ("b", b)],
@@ -84,8 +83,7 @@ fn check_1d(a: Layout, b: Layout, stride: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_conv_transpose_2d_p0`.
-#[track_caller]
-fn check_2d(a: Layout, b: Layout, stride: usize) -> Result<()> {
+fn check_2d(a: Layout, b: Layout, stride: usize) -> Checked {
     let refusal = Refusal {
         op: "conv_transpose_2d_p0",
         operands: &[("a", a), ("b", b)],
@@ -102,35 +100,35 @@ fn check_2d(a: Layout, b: Layout, stride: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
     fn channels_agree_and_lengths_are_bounded() {
         let (a, b) = (layout(F16, &[3, 5, 4]), layout(F32, &[8, 4]));
         check_1d(a, b, 2).unwrap();
-        assert!(matches!(check_1d(a, b, 0), Err(Error::Param(_))));
+        assert!(matches!(check_1d(a, b, 0), Err(Refused::Param(_))));
         assert!(matches!(
             check_1d(a, layout(F32, &[8, 5]), 2),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_1d(a, layout(F32, &[8, 4, 2]), 2),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_1d(a, layout(F16, &[8, 4]), 2),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let long = layout(F32, &[1 << 20, 4]);
-        assert!(matches!(check_1d(a, long, 1 << 20), Err(Error::Shape(_))));
+        assert!(matches!(check_1d(a, long, 1 << 20), Err(Refused::Shape(_))));
 
         let (a, b) = (layout(F32, &[3, 2, 5, 4]), layout(F32, &[8, 7, 4, 2]));
         check_2d(a, b, 3).unwrap();
         assert!(matches!(
             check_2d(a, layout(F32, &[8, 7, 5]), 3),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
-        assert!(matches!(check_2d(a, b, usize::MAX), Err(Error::Param(_))));
+        assert!(matches!(check_2d(a, b, usize::MAX), Err(Refused::Param(_))));
     }
 }

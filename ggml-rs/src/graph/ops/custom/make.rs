@@ -7,7 +7,7 @@ use ggml_sys as sys;
 use super::run::{CustomOp, custom, custom1, custom2, custom3};
 use super::{CustomTask, Tasks};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::{Builder, Tensor};
 use crate::layout::{Layout, Refusal};
 use crate::shape::IntoShape;
@@ -49,7 +49,8 @@ impl<'g> Tensor<'g> {
         tasks: Tasks,
         closure: impl Fn(&mut CustomTask<'_>) + Send + Sync + 'static,
     ) -> Result<Self> {
-        check_in_place("map_custom1_inplace", self, &[])?;
+        let at = here();
+        check_in_place("map_custom1_inplace", self, &[]).at(at)?;
         let call = self
             .builder()
             .keep(CustomOp::new(Box::new(closure), tasks, true));
@@ -95,7 +96,8 @@ impl<'g> Tensor<'g> {
         tasks: Tasks,
         closure: impl Fn(&mut CustomTask<'_>) + Send + Sync + 'static,
     ) -> Result<Self> {
-        check_in_place("map_custom2_inplace", self, &[b])?;
+        let at = here();
+        check_in_place("map_custom2_inplace", self, &[b]).at(at)?;
         let call = self
             .builder()
             .keep(CustomOp::new(Box::new(closure), tasks, true));
@@ -158,7 +160,8 @@ impl<'g> Tensor<'g> {
         tasks: Tasks,
         closure: impl Fn(&mut CustomTask<'_>) + Send + Sync + 'static,
     ) -> Result<Self> {
-        check_in_place("map_custom3_inplace", self, &[b, c])?;
+        let at = here();
+        check_in_place("map_custom3_inplace", self, &[b, c]).at(at)?;
         let call = self
             .builder()
             .keep(CustomOp::new(Box::new(closure), tasks, true));
@@ -189,9 +192,10 @@ impl<'g> Tensor<'g> {
         tasks: Tasks,
         closure: impl Fn(&mut CustomTask<'_>) + Send + Sync + 'static,
     ) -> Result<Self> {
+        let at = here();
         const OP: &str = "custom_inplace";
-        check_count(OP, operands)?;
-        check_in_place(OP, self, operands)?;
+        check_count(OP, operands).at(at)?;
+        check_in_place(OP, self, operands).at(at)?;
         let call = self
             .builder()
             .keep(CustomOp::new(Box::new(closure), tasks, true));
@@ -220,10 +224,11 @@ impl<'g> Builder<'g> {
         tasks: Tasks,
         closure: impl Fn(&mut CustomTask<'_>) + Send + Sync + 'static,
     ) -> Result<Tensor<'g>> {
+        let at = here();
         const OP: &str = "custom_4d";
         let shape = shape.into_shape()?;
         Layout::contiguous(dtype, shape)?;
-        check_count(OP, operands)?;
+        check_count(OP, operands).at(at)?;
         let call = self.keep(CustomOp::new(Box::new(closure), tasks, false));
         let mut operands = pointers(operands);
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
@@ -268,8 +273,7 @@ fn pointers(operands: &[Tensor<'_>]) -> Vec<*mut sys::ggml_tensor> {
 }
 
 /// Stricter than `ggml_custom_4d` and `ggml_custom_inplace`.
-#[track_caller]
-fn check_count(op: &'static str, operands: &[Tensor<'_>]) -> Result<()> {
+fn check_count(op: &'static str, operands: &[Tensor<'_>]) -> Checked {
     let refusal = Refusal { op, operands: &[] };
     if operands.len() > MOST_OPERANDS {
         let count = operands.len();
@@ -281,8 +285,7 @@ fn check_count(op: &'static str, operands: &[Tensor<'_>]) -> Result<()> {
 }
 
 /// Tasks write rows of `a`, which must lie apart, and where nobody reads.
-#[track_caller]
-fn check_in_place(op: &'static str, a: Tensor<'_>, operands: &[Tensor<'_>]) -> Result<()> {
+fn check_in_place(op: &'static str, a: Tensor<'_>, operands: &[Tensor<'_>]) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a.layout())],

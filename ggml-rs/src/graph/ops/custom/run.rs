@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ggml_sys as sys;
 
 use super::Tasks;
 use super::task::{CustomInput, CustomTask, share};
+use crate::inside::{self, Run};
 use crate::layout::Layout;
 
 type Closure = dyn for<'t> Fn(&mut CustomTask<'t>) + Send + Sync;
@@ -21,6 +22,8 @@ pub(crate) struct CustomOp {
     in_place: bool,
     /// The first panic since it was last asked for.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// The run that calls the closure.
+    run: Mutex<Option<Arc<Run>>>,
 }
 
 impl CustomOp {
@@ -30,6 +33,7 @@ impl CustomOp {
             tasks,
             in_place,
             panic: Mutex::default(),
+            run: Mutex::default(),
         }
     }
 
@@ -49,6 +53,11 @@ impl CustomOp {
             .take()
     }
 
+    /// Says which run calls the closure from now on.
+    pub fn set_run(&self, run: Option<Arc<Run>>) {
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = run;
+    }
+
     /// One call by one of `count` threads.
     ///
     /// # Safety
@@ -59,6 +68,12 @@ impl CustomOp {
             Tasks::One => (0, 1),
             Tasks::Threads => (index, count),
         };
+        let run = self
+            .run
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let _inside = inside::enter(run);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the caller vouches for the tensor.
             if let Some(mut task) = unsafe { task(dst, index, count, self.in_place) } {

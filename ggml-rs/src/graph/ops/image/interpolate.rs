@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
@@ -84,9 +84,10 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_upscale")]
     #[track_caller]
     pub fn upscale(self, factor: usize, scale: Scale) -> Result<Self> {
+        let at = here();
         let options = Interpolation::new(scale);
-        let shape = check_factor(self.layout(), factor)?;
-        check("upscale", self.layout(), shape, options)?;
+        let shape = check_factor(self.layout(), factor).at(at)?;
+        check("upscale", self.layout(), shape, options).at(at)?;
         // SAFETY: the tensor is alive, and the checks mirror ggml_upscale's assertions.
         self.make("upscale", |context| unsafe {
             sys::ggml_upscale(context, self.as_ptr(), factor as i32, options.raw())
@@ -101,9 +102,10 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_upscale_ext")]
     #[track_caller]
     pub fn upscale_ext(self, shape: impl IntoShape, scale: Scale) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
         let options = Interpolation::new(scale);
-        check("upscale_ext", self.layout(), shape, options)?;
+        check("upscale_ext", self.layout(), shape, options).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i32);
         // SAFETY: the tensor is alive, and the check mirrors ggml_upscale_ext's assertions.
         self.make("upscale_ext", |context| unsafe {
@@ -134,8 +136,9 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_interpolate")]
     #[track_caller]
     pub fn interpolate(self, shape: impl IntoShape, options: Interpolation) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
-        check("interpolate", self.layout(), shape, options)?;
+        check("interpolate", self.layout(), shape, options).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
         // SAFETY: the tensor is alive, and the check mirrors ggml_interpolate's assertions.
         self.make("interpolate", |context| unsafe {
@@ -147,8 +150,7 @@ impl Tensor<'_> {
 /// Kernels compute positions in `float`: beyond this one could lie behind the last pixel.
 const MAX_SIZE: usize = 1 << 20;
 
-#[track_caller]
-fn check_factor(a: Layout, factor: usize) -> Result<Shape> {
+fn check_factor(a: Layout, factor: usize) -> Checked<Shape> {
     let refusal = Refusal {
         op: "upscale",
         operands: &[("a", a)],
@@ -159,14 +161,13 @@ fn check_factor(a: Layout, factor: usize) -> Result<Shape> {
     let [w, h, c, n] = a.ne;
     let scaled = |n: usize| n.checked_mul(factor);
     match (scaled(w), scaled(h)) {
-        (Some(w), Some(h)) => Shape::new(&[w, h, c, n]),
+        (Some(w), Some(h)) => Shape::checked(&[w, h, c, n]),
         _ => Err(refusal.shape("the result overflows")),
     }
 }
 
 /// Mirrors `ggml_interpolate_impl`, and keeps positions exact.
-#[track_caller]
-fn check(op: &'static str, a: Layout, shape: Shape, options: Interpolation) -> Result<()> {
+fn check(op: &'static str, a: Layout, shape: Shape, options: Interpolation) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -187,7 +188,7 @@ fn check(op: &'static str, a: Layout, shape: Shape, options: Interpolation) -> R
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -197,17 +198,17 @@ mod tests {
         let options = Interpolation::new(Scale::Bicubic);
         check("interpolate", a, shape, options).unwrap();
         let error = check("interpolate", a, shape, options.antialias());
-        assert!(matches!(error, Err(Error::Param(_))));
+        assert!(matches!(error, Err(Refused::Param(_))));
         let halves = check("interpolate", layout(F16, &[4, 3]), shape, options);
-        assert!(matches!(halves, Err(Error::DType(_))));
+        assert!(matches!(halves, Err(Refused::DType(_))));
         let wide = Shape::new(&[MAX_SIZE + 1]).unwrap();
         assert!(matches!(
             check("interpolate", a, wide, options),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert_eq!(check_factor(a, 3).unwrap().ne(), [12, 9, 2, 1]);
         for factor in [0, 1, usize::MAX] {
-            assert!(matches!(check_factor(a, factor), Err(Error::Param(_))));
+            assert!(matches!(check_factor(a, factor), Err(Refused::Param(_))));
         }
     }
 }

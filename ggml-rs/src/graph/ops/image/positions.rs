@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{F16, F32};
-use crate::error::{Error, OpError, Result};
+use crate::error::{Checked, Placed, Refused, Result, here};
 use crate::graph::{Builder, Tensor};
 use crate::layout::{Layout, Refusal};
 
@@ -22,11 +22,12 @@ impl<'g> Builder<'g> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Param`] unless all are finite, `start` is less than `stop`, `step` positive, and there are at most 2^31 - 1.
+    /// [`Error::Param`](crate::Error::Param) unless all are finite, `start` is less than `stop`, `step` positive, and there are at most 2^31 - 1.
     #[doc(alias = "ggml_arange")]
     #[track_caller]
     pub fn arange(self, start: f32, stop: f32, step: f32) -> Result<Tensor<'g>> {
-        check_arange(start, stop, step)?;
+        let at = here();
+        check_arange(start, stop, step).at(at)?;
         // SAFETY: the check mirrors ggml_arange's assertion, and bounds the number of steps that it computes.
         self.make("arange", |context| unsafe {
             sys::ggml_arange(context, start, stop, step)
@@ -39,12 +40,13 @@ impl<'g> Tensor<'g> {
     /// `sin(t * f[j])` for the second, where `f[j] = max_period^(-j / (dim / 2))`. The last row of an odd `dim` is 0.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `self` is a row; [`Error::DType`] unless F32; [`Error::Param`] for a dimension or period of 0
+    /// [`Error::Shape`](crate::Error::Shape) unless `self` is a row; [`Error::DType`](crate::Error::DType) unless F32; [`Error::Param`](crate::Error::Param) for a dimension or period of 0
     /// or beyond 2^31 - 1.
     #[doc(alias = "ggml_timestep_embedding")]
     #[track_caller]
     pub fn timestep_embedding(self, dim: usize, max_period: usize) -> Result<Self> {
-        check_timestep(self.layout(), dim, max_period)?;
+        let at = here();
+        check_timestep(self.layout(), dim, max_period).at(at)?;
         // SAFETY: the tensor is alive; ggml_timestep_embedding asserts nothing, and the result was checked.
         self.make("timestep_embedding", |context| unsafe {
             sys::ggml_timestep_embedding(context, self.as_ptr(), dim as i32, max_period as i32)
@@ -55,11 +57,12 @@ impl<'g> Tensor<'g> {
     /// `out[:, i, j] = self[:, n - 1 - i + j]`.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `self` is a matrix with an odd `ne[1]`; [`Error::DType`] unless F16.
+    /// [`Error::Shape`](crate::Error::Shape) unless `self` is a matrix with an odd `ne[1]`; [`Error::DType`](crate::Error::DType) unless F16.
     #[doc(alias = "ggml_get_rel_pos")]
     #[track_caller]
     pub fn get_rel_pos(self) -> Result<Self> {
-        let n = check_get_rel_pos(self.layout())?;
+        let at = here();
+        let n = check_get_rel_pos(self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_get_rel_pos' assertions.
         self.make("get_rel_pos", |context| unsafe {
             sys::ggml_get_rel_pos(context, self.as_ptr(), n, n)
@@ -71,12 +74,13 @@ impl<'g> Tensor<'g> {
     /// `q = q1 * q2`. All are F32 and contiguous.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless shapes are as above; [`Error::DType`] unless all are F32; [`Error::Layout`] unless all are
+    /// [`Error::Shape`](crate::Error::Shape) unless shapes are as above; [`Error::DType`](crate::Error::DType) unless all are F32; [`Error::Layout`](crate::Error::Layout) unless all are
     /// contiguous.
     #[doc(alias = "ggml_add_rel_pos")]
     #[track_caller]
     pub fn add_rel_pos(self, w: Tensor<'g>, h: Tensor<'g>) -> Result<Self> {
-        check_add_rel_pos("add_rel_pos", self.layout(), w.layout(), h.layout())?;
+        let at = here();
+        check_add_rel_pos("add_rel_pos", self.layout(), w.layout(), h.layout()).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_add_rel_pos' assertions.
         self.make("add_rel_pos", |context| unsafe {
             sys::ggml_add_rel_pos(context, self.as_ptr(), w.as_ptr(), h.as_ptr())
@@ -86,18 +90,21 @@ impl<'g> Tensor<'g> {
     /// [`Tensor::add_rel_pos`] in place. The result is a view of `self`.
     ///
     /// # Errors
-    /// As [`Tensor::add_rel_pos`]; [`Error::Layout`] where `w` or `h` shares memory with `self`.
+    /// As [`Tensor::add_rel_pos`]; [`Error::Layout`](crate::Error::Layout) where `w` or `h` shares memory with `self`.
     #[doc(alias = "ggml_add_rel_pos_inplace")]
     #[track_caller]
     pub fn add_rel_pos_inplace(self, w: Tensor<'g>, h: Tensor<'g>) -> Result<Self> {
+        let at = here();
         const OP: &str = "add_rel_pos_inplace";
-        check_add_rel_pos(OP, self.layout(), w.layout(), h.layout())?;
+        check_add_rel_pos(OP, self.layout(), w.layout(), h.layout()).at(at)?;
         if self.base() == w.base() || self.base() == h.base() {
             let refusal = Refusal {
                 op: OP,
                 operands: &[("a", self.layout()), ("w", w.layout()), ("h", h.layout())],
             };
-            return Err(refusal.layout("a and w, or h, are views of one tensor: call cont() first"));
+            return Err(refusal
+                .layout("a and w, or h, are views of one tensor: call cont() first")
+                .at(at));
         }
         // SAFETY: the tensors are alive, the check mirrors ggml_add_rel_pos_inplace's assertions, and nothing that is read
         // is written.
@@ -108,12 +115,13 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_arange`, with its arithmetic.
-#[track_caller]
-fn check_arange(start: f32, stop: f32, step: f32) -> Result<()> {
-    let refuse = |detail: String| Err(Error::Param(OpError::new("arange", detail, Vec::new())));
+fn check_arange(start: f32, stop: f32, step: f32) -> Checked {
+    let refuse = |detail: String| Err(Refused::param("arange", detail));
     let finite = [start, stop, step].iter().all(|x| x.is_finite());
     if !finite || start >= stop || step <= 0.0 {
-        return refuse(format!("from {start} to {stop} by {step} is no range"));
+        return refuse(format!(
+            "from {start} to {stop} by {step}: all must be finite, the end beyond the start, and the step positive"
+        ));
     }
     let steps = ((stop - start) / step).ceil();
     // Less than 2^31: the next float below it is 2^31 - 128.
@@ -125,8 +133,7 @@ fn check_arange(start: f32, stop: f32, step: f32) -> Result<()> {
     Ok(())
 }
 
-#[track_caller]
-fn check_timestep(a: Layout, dim: usize, max_period: usize) -> Result<()> {
+fn check_timestep(a: Layout, dim: usize, max_period: usize) -> Checked {
     let refusal = Refusal {
         op: "timestep_embedding",
         operands: &[("a", a)],
@@ -147,8 +154,7 @@ fn check_timestep(a: Layout, dim: usize, max_period: usize) -> Result<()> {
 }
 
 /// Mirrors `ggml_get_rel_pos`; how many positions there are.
-#[track_caller]
-fn check_get_rel_pos(a: Layout) -> Result<i32> {
+fn check_get_rel_pos(a: Layout) -> Checked<i32> {
     let refusal = Refusal {
         op: "get_rel_pos",
         operands: &[("a", a)],
@@ -165,8 +171,7 @@ fn check_get_rel_pos(a: Layout) -> Result<i32> {
 }
 
 /// Mirrors `ggml_add_rel_pos_impl`.
-#[track_caller]
-fn check_add_rel_pos(op: &'static str, a: Layout, w: Layout, h: Layout) -> Result<()> {
+fn check_add_rel_pos(op: &'static str, a: Layout, w: Layout, h: Layout) -> Checked {
     let operands = [("a", a), ("w", w), ("h", h)];
     let refusal = Refusal {
         op,
@@ -190,6 +195,7 @@ fn check_add_rel_pos(op: &'static str, a: Layout, w: Layout, h: Layout) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -207,7 +213,7 @@ mod tests {
         ] {
             let error = check_arange(start, stop, step);
             assert!(
-                matches!(error, Err(Error::Param(_))),
+                matches!(error, Err(Refused::Param(_))),
                 "{start} {stop} {step}"
             );
         }
@@ -220,16 +226,16 @@ mod tests {
         for (dim, period) in [(0, 1), (1, 0), (1 << 31, 1), (1, 1 << 31)] {
             assert!(matches!(
                 check_timestep(a, dim, period),
-                Err(Error::Param(_))
+                Err(Refused::Param(_))
             ));
         }
         assert!(matches!(
             check_timestep(layout(F32, &[5, 2]), 7, 1),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_timestep(layout(F16, &[5]), 7, 1),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 
@@ -238,15 +244,15 @@ mod tests {
         assert_eq!(check_get_rel_pos(layout(F16, &[3, 7])), Ok(4));
         assert!(matches!(
             check_get_rel_pos(layout(F16, &[3, 6])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_get_rel_pos(layout(F16, &[3, 7, 2])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_get_rel_pos(layout(F32, &[3, 7])),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 
@@ -257,17 +263,17 @@ mod tests {
         check(a, w, w).unwrap();
         assert!(matches!(
             check(layout(F32, &[9, 7, 5]), w, w),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check(a, w, layout(F32, &[3, 2, 4, 5])),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check(layout(F16, &[9, 8, 5]), w, w),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let turned = transposed(layout(F32, &[8, 9, 5]));
-        assert!(matches!(check(turned, w, w), Err(Error::Layout(_))));
+        assert!(matches!(check(turned, w, w), Err(Refused::Layout(_))));
     }
 }

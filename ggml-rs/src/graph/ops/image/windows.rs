@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -17,7 +17,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_win_part")]
     #[track_caller]
     pub fn win_part(self, size: usize) -> Result<Self> {
-        check_part(self.layout(), size)?;
+        let at = here();
+        check_part(self.layout(), size).at(at)?;
         // SAFETY: the tensor is alive, and the check is stricter than ggml_win_part's assertions.
         self.make("win_part", |context| unsafe {
             sys::ggml_win_part(context, self.as_ptr(), size as i32)
@@ -33,7 +34,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_win_unpart")]
     #[track_caller]
     pub fn win_unpart(self, width: usize, height: usize) -> Result<Self> {
-        check_unpart(self.layout(), width, height)?;
+        let at = here();
+        check_unpart(self.layout(), width, height).at(at)?;
         let [w, h, size] = [width, height, self.layout().ne[1]].map(|n| n as i32);
         // SAFETY: the tensor is alive, and the check is stricter than ggml_win_unpart, which does not count the windows.
         self.make("win_unpart", |context| unsafe {
@@ -51,8 +53,7 @@ fn windows(width: usize, height: usize, size: usize) -> Option<usize> {
 }
 
 /// Mirrors `ggml_win_part`.
-#[track_caller]
-fn check_part(a: Layout, size: usize) -> Result<()> {
+fn check_part(a: Layout, size: usize) -> Checked {
     let refusal = Refusal {
         op: "win_part",
         operands: &[("a", a)],
@@ -74,8 +75,7 @@ fn check_part(a: Layout, size: usize) -> Result<()> {
 }
 
 /// What the kernel of WIN_UNPART takes for granted.
-#[track_caller]
-fn check_unpart(a: Layout, width: usize, height: usize) -> Result<()> {
+fn check_unpart(a: Layout, width: usize, height: usize) -> Checked {
     let refusal = Refusal {
         op: "win_unpart",
         operands: &[("a", a)],
@@ -97,31 +97,31 @@ fn check_unpart(a: Layout, width: usize, height: usize) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
     fn windows_cover_their_image() {
         let a = layout(F32, &[3, 7, 5]);
         check_part(a, 4).unwrap();
-        assert!(matches!(check_part(a, 0), Err(Error::Param(_))));
+        assert!(matches!(check_part(a, 0), Err(Refused::Param(_))));
         assert!(matches!(
             check_part(layout(F32, &[3, 7, 5, 2]), 4),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_part(layout(F16, &[3, 7, 5]), 4),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         let parts = layout(F32, &[3, 4, 4, 4]);
         check_unpart(parts, 7, 5).unwrap();
         for (width, height) in [(9, 5), (4, 4), (0, 5), (usize::MAX, 1)] {
             assert!(matches!(
                 check_unpart(parts, width, height),
-                Err(Error::Shape(_))
+                Err(Refused::Shape(_))
             ));
         }
         let oblong = layout(F32, &[3, 4, 5, 4]);
-        assert!(matches!(check_unpart(oblong, 7, 5), Err(Error::Shape(_))));
+        assert!(matches!(check_unpart(oblong, 7, 5), Err(Refused::Shape(_))));
     }
 }

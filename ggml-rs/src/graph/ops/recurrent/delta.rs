@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{check_float, check_snapshots};
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -40,6 +40,7 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_gated_delta_net")]
     #[track_caller]
     pub fn gated_delta_net(self, net: GatedDeltaNet<'g>) -> Result<Self> {
+        let at = here();
         let GatedDeltaNet {
             k,
             v,
@@ -48,7 +49,7 @@ impl<'g> Tensor<'g> {
             state,
             states,
         } = net;
-        check([self, k, v, g, beta, state].map(Tensor::layout), states)?;
+        check([self, k, v, g, beta, state].map(Tensor::layout), states).at(at)?;
         // SAFETY: the tensors are alive, and the check is stricter than ggml_gated_delta_net's assertions.
         self.make("gated_delta_net", |context| unsafe {
             let [q, k, v, g, beta, state] = [self, k, v, g, beta, state].map(Tensor::as_ptr);
@@ -58,8 +59,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_gated_delta_net`, and what its kernels take for granted.
-#[track_caller]
-fn check([q, k, v, g, beta, state]: [Layout; 6], states: usize) -> Result<()> {
+fn check([q, k, v, g, beta, state]: [Layout; 6], states: usize) -> Checked {
     let refusal = Refusal {
         op: "gated_delta_net",
         operands: &[
@@ -106,7 +106,7 @@ fn check([q, k, v, g, beta, state]: [Layout; 6], states: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     fn operands() -> [Layout; 6] {
@@ -137,15 +137,15 @@ mod tests {
             (5, &[8, 8, 4, 2]),
         ] {
             assert!(
-                matches!(changed(place, dims), Err(Error::Shape(_))),
+                matches!(changed(place, dims), Err(Refused::Shape(_))),
                 "{place}"
             );
         }
         for states in [0, 6] {
-            assert!(matches!(check(operands(), states), Err(Error::Param(_))));
+            assert!(matches!(check(operands(), states), Err(Refused::Param(_))));
         }
         let mut gaps = operands();
         gaps[0].nb[0] *= 2;
-        assert!(matches!(check(gaps, 1), Err(Error::Layout(_))));
+        assert!(matches!(check(gaps, 1), Err(Refused::Layout(_))));
     }
 }

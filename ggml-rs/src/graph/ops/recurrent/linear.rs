@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{check_contiguous, check_float};
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -28,10 +28,11 @@ impl<'g> Tensor<'g> {
         decay: Tensor<'g>,
         state: Tensor<'g>,
     ) -> Result<Self> {
+        let at = here();
         let [k_, v_, r_, bonus_, decay_, state_] =
             [self, v, r, bonus, decay, state].map(Tensor::layout);
         let tokens = [("k", k_), ("v", v_), ("r", r_), ("decay", decay_)];
-        check("rwkv_wkv6", &tokens, Some(bonus_), state_)?;
+        check("rwkv_wkv6", &tokens, Some(bonus_), state_).at(at)?;
         // SAFETY: the tensors are alive, and the check is stricter than ggml_rwkv_wkv6's assertions.
         self.make("rwkv_wkv6", |context| unsafe {
             let [k, v, r, bonus, decay, state] =
@@ -60,6 +61,7 @@ impl<'g> Tensor<'g> {
         b: Tensor<'g>,
         state: Tensor<'g>,
     ) -> Result<Self> {
+        let at = here();
         let [r_, w_, k_, v_, a_, b_, state_] = [self, w, k, v, a, b, state].map(Tensor::layout);
         let tokens = [
             ("r", r_),
@@ -69,7 +71,7 @@ impl<'g> Tensor<'g> {
             ("a", a_),
             ("b", b_),
         ];
-        check("rwkv_wkv7", &tokens, None, state_)?;
+        check("rwkv_wkv7", &tokens, None, state_).at(at)?;
         // SAFETY: the tensors are alive, and the check is stricter than ggml_rwkv_wkv7's assertions.
         self.make("rwkv_wkv7", |context| unsafe {
             let [r, w, k, v, a, b, state] = [self, w, k, v, a, b, state].map(Tensor::as_ptr);
@@ -93,9 +95,10 @@ impl<'g> Tensor<'g> {
         state: Tensor<'g>,
         scale: f32,
     ) -> Result<Self> {
+        let at = here();
         let [k_, v_, q_, g_, state_] = [self, v, q, g, state].map(Tensor::layout);
         let tokens = [("k", k_), ("v", v_), ("q", q_), ("g", g_)];
-        check("gated_linear_attn", &tokens, None, state_)?;
+        check("gated_linear_attn", &tokens, None, state_).at(at)?;
         // SAFETY: the tensors are alive, and the check is stricter than ggml_gated_linear_attn's assertions.
         self.make("gated_linear_attn", |context| unsafe {
             let [k, v, q, g, state] = [self, v, q, g, state].map(Tensor::as_ptr);
@@ -105,13 +108,12 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors all three, and what their kernels take for granted: that sequences divide the tokens.
-#[track_caller]
 fn check(
     op: &'static str,
     tokens: &[(&'static str, Layout)],
     bonus: Option<Layout>,
     state: Layout,
-) -> Result<()> {
+) -> Checked {
     let mut operands = tokens.to_vec();
     operands.extend(bonus.map(|bonus| ("bonus", bonus)));
     operands.push(("state", state));
@@ -151,7 +153,7 @@ fn check(
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -175,7 +177,7 @@ mod tests {
             (&[4, 3, 6], &[4, 3], &[24, 2, 2]),
         ] {
             assert!(
-                matches!(with(k, v, bonus, state), Err(Error::Shape(_))),
+                matches!(with(k, v, bonus, state), Err(Refused::Shape(_))),
                 "{v:?} {state:?}"
             );
         }
@@ -185,8 +187,8 @@ mod tests {
             &[4, 3],
             &[48, 2],
         );
-        assert!(matches!(turned, Err(Error::Layout(_))));
+        assert!(matches!(turned, Err(Refused::Layout(_))));
         let halves = with(layout(F16, &[4, 3, 6]), &[4, 3, 6], &[4, 3], &[48, 2]);
-        assert!(matches!(halves, Err(Error::DType(_))));
+        assert!(matches!(halves, Err(Refused::DType(_))));
     }
 }

@@ -11,19 +11,17 @@ pub use delta::GatedDeltaNet;
 pub use ssm::SsmScan;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::Checked;
 use crate::layout::Refusal;
 
-#[track_caller]
-fn check_float(refusal: &Refusal) -> Result<()> {
+fn check_float(refusal: &Refusal) -> Checked {
     if refusal.operands.iter().any(|(_, x)| x.dtype != F32) {
         return Err(refusal.dtype("all must be F32"));
     }
     Ok(())
 }
 
-#[track_caller]
-fn check_contiguous(refusal: &Refusal) -> Result<()> {
+fn check_contiguous(refusal: &Refusal) -> Checked {
     if refusal.operands.iter().any(|(_, x)| !x.is_contiguous()) {
         return Err(refusal.layout("all must be contiguous: call cont() first"));
     }
@@ -31,8 +29,7 @@ fn check_contiguous(refusal: &Refusal) -> Result<()> {
 }
 
 /// Snapshots of states that there are no tokens for would be left as they are.
-#[track_caller]
-fn check_snapshots(refusal: &Refusal, snapshots: usize, tokens: usize) -> Result<()> {
+fn check_snapshots(refusal: &Refusal, snapshots: usize, tokens: usize) -> Checked {
     if snapshots == 0 || snapshots > tokens || snapshots > i32::MAX as usize {
         return Err(refusal.param(format!(
             "{snapshots} states: there must be one, and no more than {tokens} tokens"

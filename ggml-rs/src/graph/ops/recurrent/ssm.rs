@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{check_float, check_snapshots};
 use crate::dtype::DType::{F32, I32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::{RowIds, Tensor};
 use crate::layout::{Layout, Refusal};
 
@@ -36,7 +36,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_ssm_conv")]
     #[track_caller]
     pub fn ssm_conv(self, kernel: Tensor<'g>) -> Result<Self> {
-        check_conv(self.layout(), kernel.layout())?;
+        let at = here();
+        check_conv(self.layout(), kernel.layout()).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_ssm_conv's assertions.
         self.make("ssm_conv", |context| unsafe {
             sys::ggml_ssm_conv(context, self.as_ptr(), kernel.as_ptr())
@@ -56,6 +57,7 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_ssm_scan")]
     #[track_caller]
     pub fn ssm_scan(self, scan: SsmScan<'g>) -> Result<Self> {
+        let at = here();
         let SsmScan {
             x,
             dt,
@@ -66,7 +68,7 @@ impl<'g> Tensor<'g> {
             states,
         } = scan;
         let operands = [self, x, dt, a, b, c].map(Tensor::layout);
-        check_scan(operands, ids.tensor.layout(), ids.rows, states)?;
+        check_scan(operands, ids.tensor.layout(), ids.rows, states).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_ssm_scan's assertions; the ids are below the slots.
         self.make("ssm_scan", |context| unsafe {
             let [s, x, dt, a, b, c, ids] = [self, x, dt, a, b, c, ids.tensor].map(Tensor::as_ptr);
@@ -76,8 +78,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_ssm_conv`.
-#[track_caller]
-fn check_conv(a: Layout, kernel: Layout) -> Result<()> {
+fn check_conv(a: Layout, kernel: Layout) -> Checked {
     let refusal = Refusal {
         op: "ssm_conv",
         operands: &[("a", a), ("kernel", kernel)],
@@ -96,13 +97,12 @@ fn check_conv(a: Layout, kernel: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_ssm_scan`, for states, x, dt, a, b and c.
-#[track_caller]
 fn check_scan(
     [s, x, dt, a, b, c]: [Layout; 6],
     ids: Layout,
     slots: usize,
     states: usize,
-) -> Result<()> {
+) -> Checked {
     let float = [("s", s), ("x", x), ("dt", dt), ("a", a), ("b", b), ("c", c)];
     let refusal = Refusal {
         op: "ssm_scan",
@@ -140,12 +140,7 @@ fn check_scan(
     }
 }
 
-#[track_caller]
-fn check_scan_shapes(
-    refusal: &Refusal,
-    [s, x, dt, a, b, c]: [Layout; 6],
-    ids: Layout,
-) -> Result<()> {
+fn check_scan_shapes(refusal: &Refusal, [s, x, dt, a, b, c]: [Layout; 6], ids: Layout) -> Checked {
     let ([state, ..], [dim, heads, tokens, sequences]) = (s.ne, x.ne);
     let groups = b.ne[1];
     if s.ne[1..3] != [dim, heads] {
@@ -171,7 +166,7 @@ fn check_scan_shapes(
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -181,11 +176,11 @@ mod tests {
         for a in [&[3, 6, 2][..], &[7, 5, 2], &[7, 6, 2, 2]] {
             assert!(matches!(
                 check_conv(layout(F32, a), kernel),
-                Err(Error::Shape(_))
+                Err(Refused::Shape(_))
             ));
         }
         let halves = check_conv(layout(F16, &[7, 6]), kernel);
-        assert!(matches!(halves, Err(Error::DType(_))));
+        assert!(matches!(halves, Err(Refused::DType(_))));
     }
 
     fn operands() -> [Layout; 6] {
@@ -217,26 +212,29 @@ mod tests {
             (5, &[16, 2, 7, 2]),
         ] {
             assert!(
-                matches!(changed(place, dims), Err(Error::Shape(_))),
+                matches!(changed(place, dims), Err(Refused::Shape(_))),
                 "{place}"
             );
         }
         assert!(matches!(
             check_scan(operands(), ids, 6, 1),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         assert!(matches!(
             check_scan(operands(), layout(I32, &[2]), 5, 1),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         for states in [0, 8] {
             assert!(matches!(
                 check_scan(operands(), ids, 5, states),
-                Err(Error::Param(_))
+                Err(Refused::Param(_))
             ));
         }
         let mut gaps = operands();
         gaps[1].nb[1] *= 2;
-        assert!(matches!(check_scan(gaps, ids, 5, 1), Err(Error::Layout(_))));
+        assert!(matches!(
+            check_scan(gaps, ids, 5, 1),
+            Err(Refused::Layout(_))
+        ));
     }
 }

@@ -4,7 +4,7 @@ use ggml_sys as sys;
 
 use super::{check_contiguous, check_float};
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -35,7 +35,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_solve_tri")]
     #[track_caller]
     pub fn solve_tri(self, b: Tensor<'g>) -> Result<Self> {
-        check(self.layout(), b.layout())?;
+        let at = here();
+        check(self.layout(), b.layout()).at(at)?;
         // SAFETY: the tensors are alive, and the check mirrors ggml_solve_tri's assertions, of which the last asks for just
         // this variant.
         self.make("solve_tri", |context| unsafe {
@@ -45,8 +46,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_solve_tri`.
-#[track_caller]
-fn check(a: Layout, b: Layout) -> Result<()> {
+fn check(a: Layout, b: Layout) -> Checked {
     let refusal = Refusal {
         op: "solve_tri",
         operands: &[("a", a), ("b", b)],
@@ -65,7 +65,7 @@ fn check(a: Layout, b: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::F16;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -73,13 +73,13 @@ mod tests {
         let b = layout(F32, &[3, 5, 2]);
         check(layout(F32, &[5, 5, 2]), b).unwrap();
         for a in [&[5, 4, 2][..], &[3, 3, 2], &[5, 5, 1]] {
-            assert!(matches!(check(layout(F32, a), b), Err(Error::Shape(_))));
+            assert!(matches!(check(layout(F32, a), b), Err(Refused::Shape(_))));
         }
         let turned = transposed(layout(F32, &[5, 5, 2]));
-        assert!(matches!(check(turned, b), Err(Error::Layout(_))));
+        assert!(matches!(check(turned, b), Err(Refused::Layout(_))));
         assert!(matches!(
             check(layout(F16, &[5, 5, 2]), b),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
     }
 }

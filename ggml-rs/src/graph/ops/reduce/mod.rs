@@ -9,7 +9,7 @@ mod scan;
 mod sum;
 
 use crate::dtype::DType::{self, BF16, F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Moved, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -20,8 +20,10 @@ impl Tensor<'_> {
     /// Reduces by `by`, which is given a contiguous F32 tensor, and returns to the type of `self`.
     #[track_caller]
     fn reduced(self, op: &'static str, by: impl FnOnce(Self) -> Result<Self>) -> Result<Self> {
-        check(op, self.layout())?;
-        let reduced = by(self.promoted()?)?;
+        let at = here();
+        check(op, self.layout()).at(at)?;
+        // Composed of ops that the caller did not write.
+        let reduced = by(self.promoted()?).moved_to(at)?;
         if self.dtype() == F32 {
             Ok(reduced)
         } else {
@@ -65,8 +67,7 @@ impl Tensor<'_> {
 }
 
 /// Which types are reduced.
-#[track_caller]
-fn check(op: &'static str, a: Layout) -> Result<()> {
+fn check(op: &'static str, a: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -92,7 +93,7 @@ fn takes(dtype: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
             match check("sum", a) {
                 Ok(()) => assert!(takes(dtype), "{dtype}"),
                 Err(error) => assert!(
-                    !takes(dtype) && matches!(error, Error::DType(_)),
+                    !takes(dtype) && matches!(error, Refused::DType(_)),
                     "{dtype}: {error}"
                 ),
             }
@@ -115,7 +116,7 @@ mod tests {
         check("max", layout(F16, &[i32::MAX as usize])).unwrap();
         for dims in [&[1 << 31][..], &[1, 1 << 16, 1 << 16]] {
             let error = check("max", layout(F16, dims)).unwrap_err();
-            assert!(matches!(error, Error::Shape(_)), "{error}");
+            assert!(matches!(error, Refused::Shape(_)), "{error}");
         }
     }
 }

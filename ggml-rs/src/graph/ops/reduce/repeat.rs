@@ -2,7 +2,7 @@
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 use crate::shape::{IntoShape, Shape};
@@ -16,8 +16,9 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_repeat_4d")]
     #[track_caller]
     pub fn repeat(self, shape: impl IntoShape) -> Result<Self> {
+        let at = here();
         let shape = shape.into_shape()?;
-        check_repeat(self.layout(), shape)?;
+        check_repeat(self.layout(), shape).at(at)?;
         let [n0, n1, n2, n3] = shape.ne().map(|n| n as i64);
         // SAFETY: the tensor is alive, and the check mirrors ggml_repeat_4d's assertion.
         self.make("repeat", |context| unsafe {
@@ -27,8 +28,7 @@ impl Tensor<'_> {
 }
 
 /// Mirrors `ggml_repeat_4d`.
-#[track_caller]
-fn check_repeat(a: Layout, shape: Shape) -> Result<()> {
+fn check_repeat(a: Layout, shape: Shape) -> Checked {
     let refusal = Refusal {
         op: "repeat",
         operands: &[("a", a)],
@@ -45,7 +45,7 @@ fn check_repeat(a: Layout, shape: Shape) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -54,12 +54,12 @@ mod tests {
         check_repeat(row, Shape::new(&[8, 3]).unwrap()).unwrap();
         assert!(matches!(
             check_repeat(row, Shape::new(&[6]).unwrap()),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
         let huge = Shape::new(&[1 << 40, 1 << 20]).unwrap();
         assert!(matches!(
             check_repeat(layout(DType::F64, &[4]), huge),
-            Err(Error::Shape(_))
+            Err(Refused::Shape(_))
         ));
     }
 }

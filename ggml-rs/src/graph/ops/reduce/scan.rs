@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::F32;
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -15,7 +15,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_cumsum")]
     #[track_caller]
     pub fn cumsum(self) -> Result<Self> {
-        check_cumsum(self.layout())?;
+        let at = here();
+        check_cumsum(self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_cumsum's assertion.
         self.make("cumsum", |context| unsafe {
             sys::ggml_cumsum(context, self.as_ptr())
@@ -30,7 +31,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_argmax")]
     #[track_caller]
     pub fn argmax(self) -> Result<Self> {
-        check_argmax(self.layout())?;
+        let at = here();
+        check_argmax(self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_argmax's assertions.
         self.make("argmax", |context| unsafe {
             sys::ggml_argmax(context, self.as_ptr())
@@ -44,7 +46,8 @@ impl<'g> Tensor<'g> {
     #[doc(alias = "ggml_count_equal")]
     #[track_caller]
     pub fn count_equal(self, b: Tensor<'g>) -> Result<Self> {
-        check_count_equal(self.layout(), b.layout())?;
+        let at = here();
+        check_count_equal(self.layout(), b.layout()).at(at)?;
         // SAFETY: both tensors are alive, and the check mirrors ggml_count_equal's assertion.
         self.make("count_equal", |context| unsafe {
             sys::ggml_count_equal(context, self.as_ptr(), b.as_ptr())
@@ -53,8 +56,7 @@ impl<'g> Tensor<'g> {
 }
 
 /// Mirrors `ggml_cumsum`.
-#[track_caller]
-fn check_cumsum(a: Layout) -> Result<()> {
+fn check_cumsum(a: Layout) -> Checked {
     if a.dtype == F32 {
         return Ok(());
     }
@@ -66,8 +68,7 @@ fn check_cumsum(a: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_argmax`.
-#[track_caller]
-fn check_argmax(a: Layout) -> Result<()> {
+fn check_argmax(a: Layout) -> Checked {
     let refusal = Refusal {
         op: "argmax",
         operands: &[("a", a)],
@@ -82,8 +83,7 @@ fn check_argmax(a: Layout) -> Result<()> {
 }
 
 /// Mirrors `ggml_count_equal`.
-#[track_caller]
-fn check_count_equal(a: Layout, b: Layout) -> Result<()> {
+fn check_count_equal(a: Layout, b: Layout) -> Checked {
     if a.ne == b.ne {
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn check_count_equal(a: Layout, b: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{F16, I32};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::layout;
 
     #[test]
@@ -106,15 +106,15 @@ mod tests {
         check_cumsum(layout(F32, &[4, 3])).unwrap();
         assert!(matches!(
             check_cumsum(layout(F16, &[4])),
-            Err(Error::DType(_))
+            Err(Refused::DType(_))
         ));
         check_argmax(layout(F32, &[4, 3])).unwrap();
         for refused in [layout(F32, &[4, 3, 2]), layout(F32, &[1 << 31])] {
-            assert!(matches!(check_argmax(refused), Err(Error::Shape(_))));
+            assert!(matches!(check_argmax(refused), Err(Refused::Shape(_))));
         }
         let a = layout(I32, &[4, 3]);
         check_count_equal(a, a).unwrap();
         let refused = check_count_equal(a, layout(I32, &[4]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
     }
 }

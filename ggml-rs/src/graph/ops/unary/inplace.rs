@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use super::{Function, check_rows};
-use crate::error::Result;
+use crate::error::{Placed, Result, here};
 use crate::graph::Tensor;
 use crate::graph::ops::inplace;
 
@@ -263,8 +263,9 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_unary_inplace")]
     #[track_caller]
     fn unary_inplace(self, op: &'static str, function: Function) -> Result<Self> {
-        check_rows(op, self.layout())?;
-        inplace::check(op, self, &[])?;
+        let at = here();
+        check_rows(op, self.layout()).at(at)?;
+        inplace::check(op, self, &[]).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_unary_impl's assertion.
         self.make(op, |context| unsafe {
             function.node_inplace(context, self.as_ptr())

@@ -5,7 +5,7 @@ mod parametric;
 
 use ggml_sys as sys;
 
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::layout::{Layout, Refusal};
 
@@ -283,7 +283,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_unary")]
     #[track_caller]
     fn unary(self, op: &'static str, function: Function) -> Result<Self> {
-        check_rows(op, self.layout())?;
+        let at = here();
+        check_rows(op, self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_unary_impl's assertion.
         self.make(op, |context| unsafe {
             function.node(context, self.as_ptr())
@@ -350,8 +351,7 @@ impl Function {
 
 /// Mirrors `ggml_unary_impl`. The other ops assert the same while they compute.
 #[inline]
-#[track_caller]
-pub(super) fn check_rows(op: &'static str, a: Layout) -> Result<()> {
+pub(super) fn check_rows(op: &'static str, a: Layout) -> Checked {
     if a.has_contiguous_rows() {
         return Ok(());
     }
@@ -366,7 +366,7 @@ pub(super) fn check_rows(op: &'static str, a: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType;
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         check_rows("relu", layout(DType::F32, &[4, 6])).unwrap();
         assert!(matches!(
             check_rows("relu", transposed(layout(DType::F32, &[4, 6]))),
-            Err(Error::Layout(_))
+            Err(Refused::Layout(_))
         ));
     }
 }

@@ -3,7 +3,7 @@
 use ggml_sys as sys;
 
 use crate::dtype::DType::{F16, F32};
-use crate::error::Result;
+use crate::error::{Checked, Placed, Result, here};
 use crate::graph::Tensor;
 use crate::graph::ops::inplace;
 use crate::layout::{Layout, Refusal};
@@ -16,7 +16,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_leaky_relu")]
     #[track_caller]
     pub fn leaky_relu(self, slope: f32) -> Result<Self> {
-        check_even_rows("leaky_relu", self.layout())?;
+        let at = here();
+        check_even_rows("leaky_relu", self.layout()).at(at)?;
         // SAFETY: the tensor is alive; ggml_leaky_relu asserts nothing.
         self.make("leaky_relu", |context| unsafe {
             sys::ggml_leaky_relu(context, self.as_ptr(), slope, false)
@@ -29,9 +30,10 @@ impl Tensor<'_> {
     /// As [`Tensor::leaky_relu`]; also where elements share memory.
     #[track_caller]
     pub fn leaky_relu_inplace(self, slope: f32) -> Result<Self> {
+        let at = here();
         const OP: &str = "leaky_relu_inplace";
-        check_even_rows(OP, self.layout())?;
-        inplace::check(OP, self, &[])?;
+        check_even_rows(OP, self.layout()).at(at)?;
+        inplace::check(OP, self, &[]).at(at)?;
         // SAFETY: the tensor is alive; ggml_leaky_relu asserts nothing.
         self.make(OP, |context| unsafe {
             sys::ggml_leaky_relu(context, self.as_ptr(), slope, true)
@@ -48,7 +50,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_clamp")]
     #[track_caller]
     pub fn clamp(self, min: f32, max: f32) -> Result<Self> {
-        check_clamp("clamp", self.layout(), min, max)?;
+        let at = here();
+        check_clamp("clamp", self.layout(), min, max).at(at)?;
         // SAFETY: the tensor is alive; ggml_clamp asserts nothing.
         self.make("clamp", |context| unsafe {
             sys::ggml_clamp(context, self.as_ptr(), min, max)
@@ -62,9 +65,10 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_clamp_inplace")]
     #[track_caller]
     pub fn clamp_inplace(self, min: f32, max: f32) -> Result<Self> {
+        let at = here();
         const OP: &str = "clamp_inplace";
-        check_clamp(OP, self.layout(), min, max)?;
-        inplace::check(OP, self, &[])?;
+        check_clamp(OP, self.layout(), min, max).at(at)?;
+        inplace::check(OP, self, &[]).at(at)?;
         // SAFETY: the tensor is alive; ggml_clamp_inplace asserts nothing.
         self.make(OP, |context| unsafe {
             sys::ggml_clamp_inplace(context, self.as_ptr(), min, max)
@@ -79,7 +83,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_xielu")]
     #[track_caller]
     pub fn xielu(self, alpha_n: f32, alpha_p: f32, beta: f32, eps: f32) -> Result<Self> {
-        check_even_rows("xielu", self.layout())?;
+        let at = here();
+        check_even_rows("xielu", self.layout()).at(at)?;
         // SAFETY: the tensor is alive; ggml_xielu asserts nothing.
         self.make("xielu", |context| unsafe {
             sys::ggml_xielu(context, self.as_ptr(), alpha_n, alpha_p, beta, eps)
@@ -93,7 +98,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_fill")]
     #[track_caller]
     pub fn fill(self, value: f32) -> Result<Self> {
-        check_fill("fill", self.layout())?;
+        let at = here();
+        check_fill("fill", self.layout()).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_fill's assertions.
         self.make("fill", |context| unsafe {
             sys::ggml_fill(context, self.as_ptr(), value)
@@ -107,8 +113,9 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_fill_inplace")]
     #[track_caller]
     pub fn fill_inplace(self, value: f32) -> Result<Self> {
-        check_fill("fill_inplace", self.layout())?;
-        inplace::check("fill_inplace", self, &[])?;
+        let at = here();
+        check_fill("fill_inplace", self.layout()).at(at)?;
+        inplace::check("fill_inplace", self, &[]).at(at)?;
         // SAFETY: the tensor is alive, and the check mirrors ggml_fill_inplace's assertions.
         self.make("fill_inplace", |context| unsafe {
             sys::ggml_fill_inplace(context, self.as_ptr(), value)
@@ -124,7 +131,8 @@ impl Tensor<'_> {
     #[doc(alias = "ggml_silu_back")]
     #[track_caller]
     pub fn silu_back(self, x: Self) -> Result<Self> {
-        check_silu_back(self.layout(), x.layout())?;
+        let at = here();
+        check_silu_back(self.layout(), x.layout()).at(at)?;
         // SAFETY: both tensors are alive; ggml_silu_back asserts nothing.
         self.make("silu_back", |context| unsafe {
             sys::ggml_silu_back(context, self.as_ptr(), x.as_ptr())
@@ -133,8 +141,7 @@ impl Tensor<'_> {
 }
 
 /// What kernels take for granted that step through all rows by `nb[1]`.
-#[track_caller]
-fn check_even_rows(op: &'static str, a: Layout) -> Result<()> {
+fn check_even_rows(op: &'static str, a: Layout) -> Checked {
     if a.is_contiguous_1() {
         return Ok(());
     }
@@ -146,8 +153,7 @@ fn check_even_rows(op: &'static str, a: Layout) -> Result<()> {
 }
 
 /// On some devices the result is undefined where `min > max`.
-#[track_caller]
-fn check_clamp(op: &'static str, a: Layout, min: f32, max: f32) -> Result<()> {
+fn check_clamp(op: &'static str, a: Layout, min: f32, max: f32) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -162,8 +168,7 @@ fn check_clamp(op: &'static str, a: Layout, min: f32, max: f32) -> Result<()> {
 }
 
 /// Mirrors `ggml_fill_impl`.
-#[track_caller]
-fn check_fill(op: &'static str, a: Layout) -> Result<()> {
+fn check_fill(op: &'static str, a: Layout) -> Checked {
     let refusal = Refusal {
         op,
         operands: &[("a", a)],
@@ -178,8 +183,7 @@ fn check_fill(op: &'static str, a: Layout) -> Result<()> {
 }
 
 /// What the kernels take for granted: ggml checks nothing.
-#[track_caller]
-fn check_silu_back(gradient: Layout, x: Layout) -> Result<()> {
+fn check_silu_back(gradient: Layout, x: Layout) -> Checked {
     let refusal = Refusal {
         op: "silu_back",
         operands: &[("a", gradient), ("x", x)],
@@ -202,7 +206,7 @@ fn check_silu_back(gradient: Layout, x: Layout) -> Result<()> {
 mod tests {
     use super::*;
     use crate::dtype::DType::{BF16, I32};
-    use crate::error::Error;
+    use crate::error::Refused;
     use crate::graph::ops::testing::{layout, transposed};
 
     #[test]
@@ -213,10 +217,10 @@ mod tests {
         check_clamp("clamp", a, f32::NEG_INFINITY, f32::INFINITY).unwrap();
         for (min, max) in [(1.0, -1.0), (f32::NAN, 1.0), (0.0, f32::NAN)] {
             let refused = check_clamp("clamp", a, min, max);
-            assert!(matches!(refused, Err(Error::Param(_))), "{min} {max}");
+            assert!(matches!(refused, Err(Refused::Param(_))), "{min} {max}");
         }
         let refused = check_clamp("clamp", transposed(a), 0.0, 1.0);
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -224,10 +228,10 @@ mod tests {
         check_fill("fill", layout(F16, &[4, 6])).unwrap();
         for dtype in [BF16, I32] {
             let refused = check_fill("fill", layout(dtype, &[4]));
-            assert!(matches!(refused, Err(Error::DType(_))));
+            assert!(matches!(refused, Err(Refused::DType(_))));
         }
         let refused = check_fill("fill", transposed(layout(F32, &[4, 6])));
-        assert!(matches!(refused, Err(Error::Layout(_))));
+        assert!(matches!(refused, Err(Refused::Layout(_))));
     }
 
     #[test]
@@ -235,10 +239,13 @@ mod tests {
         let a = layout(F32, &[4, 6]);
         check_silu_back(a, a).unwrap();
         let refused = check_silu_back(a, layout(F32, &[4, 5]));
-        assert!(matches!(refused, Err(Error::Shape(_))));
+        assert!(matches!(refused, Err(Refused::Shape(_))));
         let refused = check_silu_back(a, layout(F16, &[4, 6]));
-        assert!(matches!(refused, Err(Error::DType(_))));
+        assert!(matches!(refused, Err(Refused::DType(_))));
         let spread = transposed(layout(F32, &[6, 4]));
-        assert!(matches!(check_silu_back(a, spread), Err(Error::Layout(_))));
+        assert!(matches!(
+            check_silu_back(a, spread),
+            Err(Refused::Layout(_))
+        ));
     }
 }

@@ -1,4 +1,4 @@
-//! The parent: hands ranges of seeds to children, and collects what they say.
+//! The parent of a test that starts children of itself: hands ranges of seeds to them, and collects what they say.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -9,14 +9,33 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, thread};
 
-use crate::child::{AT, END, FAULT, MOVE};
+/// Lines of a child's report, by their first character: the seed that it is at, a fault, counts, how seeds ended, and whatever
+/// else the test's parent is told.
+pub const AT: char = '@';
+pub const FAULT: char = '!';
+pub const MOVE: char = '=';
+pub const END: char = '#';
+pub const OTHER: char = '~';
 
-/// How many seeds a child gets.
-const RANGE: u64 = 1000;
-/// After so many faults the rest is not run.
-const ENOUGH: usize = 20;
-/// A sequence takes milliseconds.
+/// A seed takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What children run.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The test that they are, for the command that runs a seed again.
+    pub test: &'static str,
+    /// What comes after `--child`: a device, or an order.
+    pub what: &'a str,
+    /// What comes after the seeds.
+    pub how: &'a [&'a str],
+    /// A variable of their environment.
+    pub set: Option<(&'a str, &'a str)>,
+    /// How many seeds a child gets.
+    pub range: u64,
+    /// After so many faults the rest is not run.
+    pub enough: usize,
+}
 
 /// What all children said.
 #[derive(Debug, Default)]
@@ -27,23 +46,23 @@ pub struct Report {
     pub ends: [u64; 3],
     /// Seeds, and what is wrong with them.
     pub faults: Vec<(u64, String)>,
+    /// What else children said.
+    pub others: Vec<String>,
 }
 
-/// Runs `seeds` on a device, in as many children at a time as there are cores.
-///
-/// `how` goes to the children.
-pub fn run(device: &str, seeds: Range<u64>, how: &[&str]) -> Report {
+/// Runs `seeds`, in as many children at a time as there are cores.
+pub fn run(job: Job<'_>, seeds: Range<u64>) -> Report {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let next = Mutex::new(seeds.start);
     let report = Mutex::new(Report::default());
     thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
-                while let Some(range) = take(&next, seeds.end) {
-                    if lock(&report).faults.len() >= ENOUGH {
+                while let Some(range) = take(&next, seeds.end, job.range) {
+                    if lock(&report).faults.len() >= job.enough {
                         break;
                     }
-                    one_range((device, how), range, &report);
+                    one_range(job, range, &report);
                 }
             });
         }
@@ -51,17 +70,18 @@ pub fn run(device: &str, seeds: Range<u64>, how: &[&str]) -> Report {
     report.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device, and how children run.
-type What<'a> = (&'a str, &'a [&'a str]);
-
 /// How a person runs one seed again.
-pub fn again(device: &str, seed: u64) -> String {
+pub fn again(job: Job<'_>, seed: u64) -> String {
+    let set = job.set.map(|(name, value)| format!("{name}={value} "));
     let features = match cfg!(feature = "metal-sim") {
         true => " --features metal-sim",
         false => "",
     };
     format!(
-        "cargo test -p ggml-rs{features} --test sequences -- --child {device} {seed} {} tell",
+        "{}cargo test -p ggml-rs{features} --test {} -- --child {} {seed} {} tell",
+        set.unwrap_or_default(),
+        job.test,
+        job.what,
         seed + 1
     )
 }
@@ -70,17 +90,17 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn take(next: &Mutex<u64>, end: u64) -> Option<Range<u64>> {
+fn take(next: &Mutex<u64>, end: u64, range: u64) -> Option<Range<u64>> {
     let mut next = lock(next);
     let start = *next;
-    *next = (start + RANGE).min(end);
+    *next = (start + range).min(end);
     (start < end).then_some(start..*next)
 }
 
 /// A child for the range, and another for what is left of it where that one dies.
-fn one_range(what: What<'_>, mut range: Range<u64>, report: &Mutex<Report>) {
-    while !range.is_empty() && lock(report).faults.len() < ENOUGH {
-        let Some(died_at) = one_child(what, range.clone(), report) else {
+fn one_range(job: Job<'_>, mut range: Range<u64>, report: &Mutex<Report>) {
+    while !range.is_empty() && lock(report).faults.len() < job.enough {
+        let Some(died_at) = one_child(job, range.clone(), report) else {
             return;
         };
         range.start = died_at + 1;
@@ -88,8 +108,8 @@ fn one_range(what: What<'_>, mut range: Range<u64>, report: &Mutex<Report>) {
 }
 
 /// Runs a child; the seed at which it died.
-fn one_child(what: What<'_>, range: Range<u64>, report: &Mutex<Report>) -> Option<u64> {
-    let mut child = start(what, &range);
+fn one_child(job: Job<'_>, range: Range<u64>, report: &Mutex<Report>) -> Option<u64> {
+    let mut child = start(job, &range);
     let errors = child.stderr.take().map(|mut stream| {
         thread::spawn(move || {
             let mut text = Vec::new();
@@ -117,11 +137,12 @@ fn one_child(what: What<'_>, range: Range<u64>, report: &Mutex<Report>) -> Optio
     Some(at)
 }
 
-fn start((device, how): What<'_>, range: &Range<u64>) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args(["--child", device])
+fn start(job: Job<'_>, range: &Range<u64>) -> Child {
+    program()
+        .args(["--child", job.what])
         .args([range.start, range.end].map(|seed| seed.to_string()))
-        .args(how)
+        .args(job.how)
+        .envs(job.set)
         // A debugger takes seconds to say where.
         .env("GGML_NO_BACKTRACE", "1")
         .stdin(Stdio::null())
@@ -129,6 +150,23 @@ fn start((device, how): What<'_>, range: &Range<u64>) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Words that come before a child's command, as for a child under valgrind.
+const RUNNER: &str = "GGML_RS_TESTS_RUNNER";
+
+fn program() -> Command {
+    let this = env::current_exe().unwrap();
+    let runner = env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    match words.next() {
+        None => Command::new(this),
+        Some(first) => {
+            let mut command = Command::new(first);
+            command.args(words).arg(this);
+            command
+        }
+    }
 }
 
 /// Reads what a child says until it ends; whether it says nothing for too long.
@@ -169,6 +207,8 @@ impl Report {
             add(self.moves.entry(name.to_owned()).or_default(), counts);
         } else if kind == END {
             add(&mut self.ends, rest);
+        } else if kind == OTHER {
+            self.others.push(rest.to_owned());
         }
     }
 }
@@ -189,7 +229,10 @@ fn ending(status: ExitStatus) -> String {
 
 /// What a child wrote to stderr: what a sanitizer found, or the last lines.
 fn tail(errors: &str) -> String {
-    let found = |line: &&str| line.contains("runtime error: ") || line.contains("ERROR: ");
+    let found = |line: &&str| {
+        let words = ["runtime error: ", "ERROR: ", "uninitialised", "Invalid "];
+        words.iter().any(|word| line.contains(word))
+    };
     let lines: Vec<&str> = errors.lines().collect();
     let reports: Vec<&str> = lines.iter().copied().filter(found).take(2).collect();
     match reports.is_empty() {
