@@ -149,10 +149,6 @@ impl Bench {
         }
         let metal = self.device.registry_name() == "MTL";
         for check in checks(node.op, request, node.b, metal) {
-            let dequantized = metal && overflows_when_dequantized(node.a, check.a);
-            if dequantized {
-                continue;
-            }
             if let Some(nmse) = self
                 .error(node, request, check)
                 .filter(|&nmse| nmse > check.limit)
@@ -163,12 +159,6 @@ impl Bench {
         }
         true
     }
-}
-
-/// Metal's kernels multiply the scale of these blocks with -8 and -16 in half, so that weights beyond half are Inf in whatever staging
-/// and op: docs/findings.md keeps it, as it is no request's doing.
-fn overflows_when_dequantized(a: DType, kind: Kind) -> bool {
-    kind == Kind::BeyondHalf && matches!(a, DType::Q4_0 | DType::Q5_0)
 }
 
 fn names_a_way_out(op: Op, text: &str) -> bool {
