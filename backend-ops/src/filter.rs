@@ -1,7 +1,7 @@
 //! Which cases to run: upstream's `-o` (op names or case strings) and `-p` (a regular expression on parameters).
 //!
 //! A case string that no case has selects the cases that have all of its fields: one from an older report, which lacks newer fields,
-//! finds its case, and a few fields find all cases that share them.
+//! finds its case, and a few fields find all cases that share them. So does the beginning of a case string, cut anywhere.
 //!
 //! ```
 //! use backend_ops::filter::OpFilter;
@@ -19,7 +19,7 @@ use regex::Regex;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A `(` without its `)`, or the reverse.
+    /// A `)` without its `(`, or something behind a case string.
     #[error(
         "-o: unbalanced parentheses in \"{0}\"; pass OP, OP,OP or a whole case string such as 'ADD(type=f32,...)' in quotes"
     )]
@@ -45,6 +45,18 @@ struct OpItem {
     op: String,
     /// `None` selects every case of the op.
     params: Option<String>,
+    /// Whether the parameters are the beginning of a case's: nothing closes them.
+    begun: bool,
+}
+
+impl OpItem {
+    fn selects(&self, params: &str) -> bool {
+        match self.params.as_deref() {
+            None => true,
+            Some(begin) if self.begun => params.starts_with(begin),
+            Some(whole) => params == whole,
+        }
+    }
 }
 
 /// The `-o` argument: op names and whole case strings, separated by commas.
@@ -73,7 +85,7 @@ impl OpFilter {
             || self
                 .items
                 .iter()
-                .any(|item| item.op == op && item.params.as_deref().is_none_or(|p| p == params))
+                .any(|item| item.op == op && item.selects(params))
     }
 
     /// Whether a case has every field of one of these case strings, in any order.
@@ -84,10 +96,12 @@ impl OpFilter {
         strings.any(|(named, given)| *named == op && fields(given).all(has))
     }
 
-    /// The case strings among the items, as op and parameters.
+    /// The closed case strings among the items, as op and parameters.
     pub fn case_strings(&self) -> impl Iterator<Item = (&str, &str)> {
         let items = self.items.iter();
-        items.filter_map(|item| Some((item.op.as_str(), item.params.as_deref()?)))
+        items
+            .filter(|item| !item.begun)
+            .filter_map(|item| Some((item.op.as_str(), item.params.as_deref()?)))
     }
 
     /// The op names the filter mentions, for checking them against those that exist.
@@ -128,29 +142,32 @@ fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, Error> {
             _ => {}
         }
     }
-    if depth != 0 {
-        return Err(Error::Unbalanced(text.to_owned()));
-    }
+    // What is open at the end is the beginning of a case string.
     items.push(&text[start..]);
     Ok(items)
 }
 
 fn parse_item(item: &str, whole: &str) -> Result<OpItem, Error> {
-    let (op, params) = match item.contains('(') {
-        false => (item, None),
-        true => {
-            let (op, params) =
-                split_case(item).ok_or_else(|| Error::Unbalanced(whole.to_owned()))?;
-            (op, Some(params.to_owned()))
-        }
+    let unbalanced = || Error::Unbalanced(whole.to_owned());
+    let (op, params, begun) = match (item.split_once('('), split_case(item)) {
+        (None, _) => (item, None, false),
+        (_, Some((op, params))) => (op, Some(params), false),
+        (Some((op, begin)), None) if is_open(begin) => (op, Some(begin), true),
+        _ => return Err(unbalanced()),
     };
     if op.is_empty() {
         return Err(Error::Empty(whole.to_owned()));
     }
     Ok(OpItem {
         op: op.to_owned(),
-        params,
+        params: params.map(str::to_owned),
+        begun,
     })
+}
+
+/// Whether nothing closes the parenthesis before this text.
+fn is_open(text: &str) -> bool {
+    text.matches('(').count() >= text.matches(')').count()
 }
 
 /// A case string as op and parameters.
@@ -210,11 +227,17 @@ mod tests {
     }
 
     #[test]
+    fn a_case_string_may_be_cut_anywhere() {
+        let filter =
+            OpFilter::parse("SUB,ADD(m=16,ne=[1,").expect("the beginning of a case string");
+        assert!(filter.matches("ADD", "m=16,ne=[1,2],v=0"));
+        assert!(filter.matches("SUB", "m=1"));
+        assert!(!filter.matches("ADD", "m=16,ne=[2,1],v=0"));
+        assert_eq!(filter.case_strings().count(), 0);
+    }
+
+    #[test]
     fn mistakes_are_named() {
-        assert!(matches!(
-            OpFilter::parse("ADD(m=1"),
-            Err(Error::Unbalanced(_))
-        ));
         assert!(matches!(OpFilter::parse("ADD)"), Err(Error::Unbalanced(_))));
         assert!(matches!(
             OpFilter::parse("ADD(m=1)x"),

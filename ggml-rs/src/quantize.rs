@@ -239,14 +239,18 @@ fn quantize_rows(
 ///
 /// NVFP4's scales are clamped to 448, and its levels end at 6: larger values would be cut off without a word.
 ///
+/// The search for a scale adds up powers of the values: those of Q3_K, Q6_K and IQ4_XS overflow from 1e13 on, and a scale of 0 comes
+/// out. No block whose scale is a half holds a tenth of 2^36. MXFP4's scale is a power of 2, up to f32's range.
+///
 /// For some types it searches a grid of points, and asserts that a point was found: none is, once sums of fourth powers overflow.
 /// Their largest values are those of the largest half times what a grid and a scale of the block give, below 2^25 for each.
 fn largest(dtype: DType) -> f32 {
-    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, NVFP4};
+    use DType::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, MXFP4, NVFP4};
     match dtype {
         NVFP4 => 448.0 * 6.0,
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => (1 << 25) as f32,
-        _ => f32::MAX,
+        MXFP4 => f32::MAX,
+        _ => (1_u64 << 36) as f32,
     }
 }
 

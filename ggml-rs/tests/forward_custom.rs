@@ -44,7 +44,9 @@ fn run_on_threads(
     backend.set_threads(4)?;
     let mut plan = Plan::new(graph, &backend, PlanOptions { placement })?;
     for (token, input) in tokens.iter().zip(inputs) {
-        plan.set_f32(token, &input.values)?;
+        if plan.needs(token)? {
+            plan.set_f32(token, &input.values)?;
+        }
     }
     plan.run(&mut backend)?;
     if matches!(placement, ggml_rs::Placement::Separate { .. }) {

@@ -291,7 +291,8 @@ impl Param {
     /// [`Error::Alloc`](crate::Error::Alloc) when the host has no memory for the zeros; else as [`Param::set_bytes`].
     #[track_caller]
     pub fn zero(&self) -> Result<()> {
-        self.set_bytes(&zeros(self.entry().bytes, "zeros")?)
+        let call = Call::new("Param::zero");
+        self.put(call, &zeros(self.entry().bytes, "zeros")?)
     }
 
     /// Reads it as `f32` in ne order, converted from its type. Waits for runs that write its storage.

@@ -563,6 +563,7 @@ fn interpreter(asked: &mut Asked) {
     refused!(asked, "Interpreter::set_param", at.set_param(&w, &[0.0]));
     refused!(asked, "Interpreter::read_param", at.read_param(&w));
     refused!(asked, "Interpreter::run", at.run());
+    refused!(asked, "Interpreter::run_changed", at.run_changed(&|_, _| {}));
     refused!(asked, "Interpreter::read", at.read(&y));
     refused!(asked, "Interpreter::read", at.read(&foreign.1));
     refused!(asked, "evaluate::evaluate", check::evaluate(&graph, &[], &y));

@@ -254,7 +254,10 @@ impl<'a> Interpreter<'a> {
     /// [`Error::Param`](crate::Error::Param) before a run has finished, and for a token of another graph.
     #[track_caller]
     pub fn read(&self, output: &Output) -> Result<Vec<f64>> {
-        let call = Call::new("Interpreter::read");
+        self.take(Call::new("Interpreter::read"), output)
+    }
+
+    fn take(&self, call: Call, output: &Output) -> Result<Vec<f64>> {
         let tensor = self.graph.output(call, output)?;
         if !self.finished {
             return Err(call.param("no run has finished: call run() first"));
@@ -278,12 +281,13 @@ impl fmt::Debug for Interpreter<'_> {
 /// As [`Interpreter`]'s methods.
 #[track_caller]
 pub fn evaluate(graph: &Graph, inputs: &[(&Input, &[f64])], output: &Output) -> Result<Vec<f64>> {
+    let call = Call::new("evaluate");
     let mut interpreter = Interpreter::new(graph)?;
     for (input, values) in inputs {
-        interpreter.set(input, values)?;
+        interpreter.put(call, input, values)?;
     }
-    interpreter.run()?;
-    interpreter.read(output)
+    interpreter.start(call, None)?;
+    interpreter.take(call, output)
 }
 
 /// Bytes of a type as values.

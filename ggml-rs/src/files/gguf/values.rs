@@ -15,7 +15,7 @@ const CHUNK: usize = 4096;
 
 /// Reads one value after the other, and counts the memory that they take.
 pub(super) struct Values<'c, R> {
-    pub cursor: &'c mut Cursor<R>,
+    pub(super) cursor: &'c mut Cursor<R>,
     options: ReadOptions,
     /// Bytes of the values before this one.
     before: usize,
@@ -24,7 +24,7 @@ pub(super) struct Values<'c, R> {
 }
 
 impl<'c, R: Read + Seek> Values<'c, R> {
-    pub fn new(cursor: &'c mut Cursor<R>, options: ReadOptions) -> Self {
+    pub(super) fn new(cursor: &'c mut Cursor<R>, options: ReadOptions) -> Self {
         Self {
             cursor,
             options,
@@ -37,7 +37,7 @@ impl<'c, R: Read + Seek> Values<'c, R> {
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) for what is wrong with it; [`Error::Alloc`](crate::Error::Alloc).
-    pub fn value(&mut self) -> Result<Value> {
+    pub(super) fn value(&mut self) -> Result<Value> {
         self.before = self.before.saturating_add(self.bytes);
         self.bytes = 0;
         Ok(match self.value_type()? {

@@ -144,6 +144,8 @@ impl<'g> Tensor<'g> {
     /// # Ok::<(), ggml_rs::Error>(())
     /// ```
     ///
+    /// Kernels compute positions and angles in f32: a position beyond 2^24 is rounded, and from 2^20 on angles lose 1e-3.
+    ///
     /// # Errors
     /// [`Error::DType`](crate::Error::DType) unless positions are I32 and factors F32; [`Error::Shape`](crate::Error::Shape) when their numbers do
     /// not fit, or rows are odd; [`Error::Param`](crate::Error::Param) for `dims`, `offset` or sections that do not fit a row, and for

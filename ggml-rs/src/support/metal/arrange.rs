@@ -10,7 +10,10 @@ pub(super) fn check(node: &Node) -> Verdict {
     match (node.op, node.src.as_slice()) {
         (Op::Repeat, [a]) => require(
             matches!(a.dtype, F32 | F16 | BF16 | I32 | I16),
-            format!("there is no kernel for {}", a.dtype),
+            format!(
+                "there is no kernel for a of type {}: cast a to f32",
+                a.dtype
+            ),
         ),
         (Op::Pad, [a]) => pad(node, a),
         (Op::PadReflect1d | Op::Roll | Op::Diag | Op::Tri, [a]) => f32_rows("a", a),

@@ -38,7 +38,7 @@ pub(super) fn packed_rows(role: &str, layout: &Layout) -> Verdict {
         return Ok(());
     }
     Err(format!(
-        "{role}: its rows are not packed (nb[0] = {}, element {}): call cont() on it first, or run on the CPU",
+        "{role}: its rows are not packed (nb[0] = {}, element {}): call cont() on it first",
         layout.nb[0],
         layout.dtype.block_bytes()
     ))
@@ -56,7 +56,10 @@ fn even_rows(role: &str, layout: &Layout) -> Verdict {
 pub(super) fn f32_rows(role: &str, layout: &Layout) -> Verdict {
     require(
         layout.dtype == F32,
-        format!("there is no kernel for {role} of type {}", layout.dtype),
+        format!(
+            "there is no kernel for {role} of type {}: cast {role} to f32",
+            layout.dtype
+        ),
     )?;
     packed_rows(role, layout)
 }
@@ -65,7 +68,10 @@ pub(super) fn f32_rows(role: &str, layout: &Layout) -> Verdict {
 pub(super) fn float_rows(role: &str, layout: &Layout) -> Verdict {
     require(
         matches!(layout.dtype, F32 | F16),
-        format!("there is no kernel for {role} of type {}", layout.dtype),
+        format!(
+            "there is no kernel for {role} of type {}: cast {role} to f32",
+            layout.dtype
+        ),
     )?;
     packed_rows(role, layout)
 }

@@ -87,17 +87,38 @@ pub fn check(node: &Node) -> Verdict {
             | Op::SolveTri,
             _,
         ) => recurrent::check(node),
-        // OUT_PROD is ours, and its supports_op is exact; the rest is checked in full by ggml's.
+        (Op::OutProd, _) => out_prod(node),
+        // The rest is checked in full by ggml's.
         _ => Ok(()),
     }
 }
 
+/// OUT_PROD's own supports_op is exact but for this: f16 of one operand makes both f16.
+fn out_prod(node: &Node) -> Verdict {
+    const SOURCES: [usize; 2] = [2, 3];
+    let halves = SOURCES.map(|source| node.params[source] == sys::GGML_PREC_F16);
+    require(
+        halves[0] == halves[1],
+        "set_src_precision(F16) is asked for one operand, and the kernels stage both alike: ask for F16 of both, which is \
+         set_staging(Half), or of none",
+    )
+}
+
 fn mul_mat(a: &Layout, b: &Layout) -> Verdict {
     let multiplies = a.dtype.dequantizes() || matches!(a.dtype, F32 | F16 | BF16);
-    require(multiplies, format!("there is no kernel for {}", a.dtype))?;
+    require(
+        multiplies,
+        format!(
+            "there is no kernel for a of type {}: cast a to f32",
+            a.dtype
+        ),
+    )?;
     require(
         matches!(b.dtype, F32 | F16),
-        format!("there is no kernel for b of type {}", b.dtype),
+        format!(
+            "there is no kernel for b of type {}: cast b to f32",
+            b.dtype
+        ),
     )?;
     require(
         a.has_packed_rows() && b.has_packed_rows(),

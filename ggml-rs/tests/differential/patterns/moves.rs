@@ -140,7 +140,12 @@ fn arrangement(d: &mut Draw<'_>) -> Option<()> {
             d.op_with("repeat", &[a], &shape, &[])
         }
         4 => {
-            let shifts: Vec<usize> = (0..4).map(|_| d.below(5)).collect();
+            // Shifts of -2 to 2 are counted from 0, and stay below their dimension.
+            let shift = |n: usize| {
+                let most = n.min(3) - 1;
+                2 - most + d.below(2 * most + 1)
+            };
+            let shifts = ne.map(shift);
             d.op_with("roll", &[a], &shifts, &[])
         }
         5 => {

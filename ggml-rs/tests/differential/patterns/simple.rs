@@ -189,7 +189,7 @@ fn reduction(d: &mut Draw<'_>) -> Option<()> {
 /// Divides a graph that is scheduled: Metal refuses these.
 fn only_the_cpu(d: &mut Draw<'_>) -> Option<()> {
     let a = d.packed()?;
-    match d.below(5) {
+    match d.below(6) {
         0 => {
             let one = d.input(F32, [1; 4])?;
             d.op("add1", &[a, one])
@@ -202,6 +202,11 @@ fn only_the_cpu(d: &mut Draw<'_>) -> Option<()> {
         3 => {
             let y = d.like(a)?;
             d.op_with("rms_norm_back", &[a, y], &[], &[1e-3])
+        }
+        4 => {
+            let other = d.like(a)?;
+            let labels = d.op("soft_max", &[other])?;
+            d.op("cross_entropy_loss", &[a, labels])
         }
         _ => {
             let y = d.op("soft_max", &[a])?;
