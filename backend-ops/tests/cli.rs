@@ -67,9 +67,9 @@ fn a_bad_regex_is_explained() {
 }
 
 #[test]
-fn a_case_string_without_its_parenthesis_is_explained() {
+fn an_unbalanced_case_string_is_explained() {
     assert_refused(
-        &["test", "-o", "CONT(type=f32"],
+        &["test", "-o", "CONT(type=f32)x"],
         &["unbalanced parentheses"],
     );
 }
