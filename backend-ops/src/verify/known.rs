@@ -50,7 +50,7 @@ impl Known {
     }
 }
 
-const KNOWN: [Known; 2] = [
+const KNOWN: [Known; 3] = [
     Known::equal(
         &[
             "kernel_mul_mv_iq4_nl_",
@@ -64,6 +64,9 @@ const KNOWN: [Known; 2] = [
     ),
     Known::equal(&["kernel_flash_attn_ext_vec_"], Detector::RaceInSimdgroup)
         .at("fa_vec_common.metal", &[135, 141]),
+    // Where the keys of a row are many, several simdgroups of a threadgroup do the same.
+    Known::equal(&["kernel_flash_attn_ext_vec_"], Detector::RaceInThreadgroup)
+        .at("fa_vec_common.metal", &[118, 120, 135, 141]),
 ];
 
 /// Whether a finding is known.
