@@ -328,7 +328,7 @@ fn expected(node: Node, a: &[f32], b: &[f32], ids: &[i32]) -> Vec<f64> {
 
 /// The normalized Hadamard matrix of 64 rows.
 fn hadamard() -> Data {
-    let sign = |i: usize| match (i % 64 & i / 64).count_ones() % 2 {
+    let sign = |i: usize| match ((i % 64) & (i / 64)).count_ones() % 2 {
         0 => 0.125,
         _ => -0.125,
     };
