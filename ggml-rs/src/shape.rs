@@ -45,7 +45,7 @@ impl Shape {
     /// A shape in ne order.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are 1 to 4 dimensions, none is 0 and their product does not overflow.
+    /// [`Error::Shape`](crate::Error::Shape) unless there are 1 to 4 dimensions, none is 0 and their product does not overflow.
     #[inline]
     #[track_caller]
     pub fn new(dims: &[usize]) -> Result<Self> {
@@ -121,7 +121,7 @@ impl Shape {
     /// The bytes of a contiguous tensor of this shape.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `ne[0]` is not a multiple of the type's block, or the size overflows.
+    /// [`Error::Shape`](crate::Error::Shape) when `ne[0]` is not a multiple of the type's block, or the size overflows.
     #[doc(alias = "ggml_nbytes")]
     #[track_caller]
     #[inline]

@@ -45,7 +45,7 @@
 //! [`Error::Busy`](crate::Error::Busy) instead.
 //!
 //! A closure of a custom op is inside of a run, and never waits: it may read what that run only reads, while setting it, or
-//! using what the run writes, is [`Error::Param`], and what another thread uses at the time is [`Error::Busy`].
+//! using what the run writes, is [`Error::Param`](crate::Error::Param), and what another thread uses at the time is [`Error::Busy`](crate::Error::Busy).
 
 mod access;
 mod integers;
