@@ -103,7 +103,7 @@ impl<R: Read + Seek> Cursor<R> {
         while bytes.len() < len {
             let begin = bytes.len();
             let more = STEP.min(len - begin);
-            reserve(&mut bytes, more, what)?;
+            reserve(&mut bytes, more, format_args!("{what} of {}", self.place))?;
             bytes.resize(begin + more, 0);
             self.fill(&mut bytes[begin..])?;
         }

@@ -160,5 +160,6 @@ fn memory_that_is_refused_is_an_error() {
         let error = Gguf::read_with(source, crate::sources::UNLIMITED).map(drop);
         let error = error.unwrap_err();
         assert!(matches!(error, Error::Alloc { .. }), "{error}");
+        assert!(error.to_string().contains("an array of key `k`"), "{error}");
     }
 }

@@ -44,7 +44,7 @@ mod options;
 mod parse;
 mod reader;
 mod value;
-mod values;
+mod value_reader;
 mod writer;
 
 pub use header::Header;

@@ -9,7 +9,7 @@ use crate::files::error::{Fault, Place};
 use crate::files::gguf::header::Header;
 use crate::files::gguf::metadata::Metadata;
 use crate::files::gguf::options::ReadOptions;
-use crate::files::gguf::values::Values;
+use crate::files::gguf::value_reader::ValueReader;
 use crate::files::gguf::{MAGIC, MAX_KEY, MAX_NAME};
 use crate::files::info::{TensorInfo, check_places};
 use crate::files::source::Cursor;
@@ -73,7 +73,7 @@ fn metadata<R: Read + Seek>(
     options: ReadOptions,
 ) -> Result<Metadata> {
     let mut metadata = Metadata::default();
-    let mut values = Values::new(cursor, options);
+    let mut values = ValueReader::new(cursor, options);
     for index in 0..count {
         values.cursor.place = Place::KeyAt(index as u64);
         let begin = values.cursor.at();

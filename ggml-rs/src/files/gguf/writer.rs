@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use crate::dtype::DType;
-use crate::error::{Call, Result};
+use crate::error::{Call, Placed, Result};
 use crate::files::error::{Fault, FileError, Place};
 use crate::files::gguf::metadata::Metadata;
 use crate::files::gguf::value::{Bytes, Value, encode_text};
@@ -72,8 +72,9 @@ impl Builder {
     #[doc(alias = "gguf_add_tensor")]
     #[track_caller]
     pub fn tensor(mut self, name: &str, dtype: DType, shape: impl IntoShape) -> Result<Self> {
+        let call = Call::new("Builder::tensor");
         let shape = shape.into_shape()?;
-        let bytes = shape.bytes(dtype)?;
+        let bytes = shape.checked_bytes(dtype).of(call)?;
         let (len, most) = (name.len() as u64, MAX_NAME);
         if len > most {
             let fault = Fault::LongName { bytes: len, most };

@@ -14,7 +14,7 @@ use crate::memory::reserve;
 const CHUNK: usize = 4096;
 
 /// Reads one value after the other, and counts the memory that they take.
-pub(super) struct Values<'c, R> {
+pub(super) struct ValueReader<'c, R> {
     pub(super) cursor: &'c mut Cursor<R>,
     options: ReadOptions,
     /// Bytes of the values before this one.
@@ -23,7 +23,7 @@ pub(super) struct Values<'c, R> {
     bytes: usize,
 }
 
-impl<'c, R: Read + Seek> Values<'c, R> {
+impl<'c, R: Read + Seek> ValueReader<'c, R> {
     pub(super) fn new(cursor: &'c mut Cursor<R>, options: ReadOptions) -> Self {
         Self {
             cursor,
@@ -128,8 +128,10 @@ impl<'c, R: Read + Seek> Values<'c, R> {
             ValueType::U64 => self.scalars::<u64>(count),
             ValueType::I64 => self.scalars::<i64>(count),
             ValueType::F64 => self.scalars::<f64>(count),
-            ValueType::String => collect(count, || self.text()).map(Array::String),
-            ValueType::Array => collect(count, || self.array(depth + 1)).map(Array::Array),
+            ValueType::String => self.collect(count, Self::text).map(Array::String),
+            ValueType::Array => self
+                .collect(count, |reader| reader.array(depth + 1))
+                .map(Array::Array),
         }
     }
 
@@ -139,7 +141,11 @@ impl<'c, R: Read + Seek> Values<'c, R> {
         while values.len() < count {
             // Memory follows what is read, as in `Cursor::take`.
             let more = (count - values.len()).min(CHUNK);
-            reserve(&mut values, more, "an array")?;
+            reserve(
+                &mut values,
+                more,
+                format_args!("an array of {}", self.cursor.place),
+            )?;
             let (begin, len) = (self.cursor.at(), more * T::LEN);
             self.cursor.fill(&mut bytes[..len])?;
             for (index, bytes) in bytes[..len].chunks_exact(T::LEN).enumerate() {
@@ -150,17 +156,26 @@ impl<'c, R: Read + Seek> Values<'c, R> {
         }
         Ok(T::wrap(values))
     }
-}
 
-/// So many things, one after the other. Memory follows what is read, and may be refused: `Iterator::collect` would end the process.
-fn collect<T>(count: usize, mut next: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    while values.len() < count {
-        let more = (count - values.len()).min(CHUNK);
-        reserve(&mut values, more, "an array")?;
-        for _ in 0..more {
-            values.push(next()?);
+    /// So many things, one after the other. Memory follows what is read, and may be refused: `Iterator::collect` would end the
+    /// process.
+    fn collect<T>(
+        &mut self,
+        count: usize,
+        mut next: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut values = Vec::new();
+        while values.len() < count {
+            let more = (count - values.len()).min(CHUNK);
+            reserve(
+                &mut values,
+                more,
+                format_args!("an array of {}", self.cursor.place),
+            )?;
+            for _ in 0..more {
+                values.push(next(self)?);
+            }
         }
+        Ok(values)
     }
-    Ok(values)
 }
