@@ -78,7 +78,23 @@ unsafe fn ask(device: Device, tensor: NonNull<sys::ggml_tensor>, node: &Node) ->
     } else {
         None
     };
-    Err(known.unwrap_or_else(|| unexplained(node)))
+    let reason = known.unwrap_or_else(|| unexplained(node));
+    Err(match cpu::check(node) {
+        Ok(()) => reason,
+        Err(_) => without_way_out(&reason).to_owned(),
+    })
+}
+
+/// A reason without the advice to schedule the CPU, which does not run the node either.
+fn without_way_out(reason: &str) -> &str {
+    match reason.strip_suffix(WAY_OUT) {
+        Some(rest) => {
+            let rest = rest.trim_end();
+            let rest = rest.strip_suffix("or").unwrap_or(rest).trim_end();
+            rest.trim_end_matches([':', ',', ';'])
+        }
+        None => reason,
+    }
 }
 
 /// The text of a refusal for which no condition is known: types and layouts stand in front of it.
@@ -91,10 +107,34 @@ fn unexplained(node: &Node) -> String {
     )
 }
 
-/// What helps against any refusal of a device that is not the CPU.
+/// What helps where the CPU runs the node. It ends a reason, or is not in it.
 pub(crate) const WAY_OUT: &str = "run the plan with a Scheduler that has the CPU too";
 
 /// Fails with `reason` unless `holds`.
 fn require(holds: bool, reason: impl Into<String>) -> Verdict {
     if holds { Ok(()) } else { Err(reason.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_that_does_not_help_is_left_out() {
+        for (before, reason) in [
+            (
+                "a is i32, and kernels take f32: ",
+                "a is i32, and kernels take f32",
+            ),
+            ("a is f64: cast a to f32, or ", "a is f64: cast a to f32"),
+            (
+                "this library knows no condition; ",
+                "this library knows no condition",
+            ),
+        ] {
+            assert_eq!(without_way_out(&format!("{before}{WAY_OUT}")), reason);
+        }
+        let other = "a is not contiguous: call cont() on it first";
+        assert_eq!(without_way_out(other), other);
+    }
 }

@@ -8,7 +8,7 @@ mod elementwise;
 mod products;
 
 use super::super::WAY_OUT as SCHEDULER;
-use crate::dtype::DType::{self, F32};
+use crate::dtype::DType::{self, BF16, F16, F32};
 use crate::graph::node::{Node, Op};
 use crate::layout::Layout;
 
@@ -103,7 +103,7 @@ fn typed(role: &str, layout: &Layout, takes: &[DType]) -> Option<String> {
 
 /// How an operand gets a type that kernels take.
 fn cast(role: &str, layout: &Layout, takes: &[DType]) -> String {
-    let floats = layout.dtype.is_float() || layout.dtype.dequantizes();
+    let floats = matches!(layout.dtype, F32 | F16 | BF16) || layout.dtype.dequantizes();
     match takes {
         [to, ..] if floats && to.is_float() => format!("cast {role} to {to}, or {SCHEDULER}"),
         _ => SCHEDULER.to_owned(),
