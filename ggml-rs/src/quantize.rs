@@ -455,6 +455,27 @@ mod tests {
         ));
     }
 
+    /// Sums of the search for a scale overflow, and a scale of 0 came out: finite, and nothing of the values.
+    #[test]
+    fn no_value_is_large_enough_to_become_0() {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.dequantizes()) {
+            for importance in [None, Some(vec![1e-10; 256]), Some(vec![1e10; 256])] {
+                for power in 10..=38 {
+                    let mut values = wave(256);
+                    values[7] = 10_f32.powi(power);
+                    let call = Call::new("test");
+                    let made = quantize_in(call, dtype, &values, 256, importance.as_deref());
+                    let Ok(bytes) = made else {
+                        continue;
+                    };
+                    let back = dequantize(dtype, &bytes).unwrap()[7];
+                    let near = (0.4..2.5).contains(&(back / values[7]));
+                    assert!(near, "{dtype}: 1e{power} reads back as {back}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn misuse_is_refused() {
         let values = wave(64);

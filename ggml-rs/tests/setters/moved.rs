@@ -111,6 +111,53 @@ fn a_node_stays_where_its_request_is_kept() {
     }
 }
 
+/// Half of one operand made both half on Metal: 40 times 1e5 was Inf, whatever the other operand had asked for.
+#[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
+#[test]
+fn one_operand_of_an_outer_product_is_not_half_alone() {
+    let product = |asked: &[(Precision, usize)], [a, b]: [f32; 2], device: &str| {
+        let (graph, (w, x, y)) = Graph::build(|g| {
+            let (w, w_in) = g.input("w", F32, [64, 40])?;
+            let (x, x_in) = g.input("x", F32, [33, 40])?;
+            let ask = |node: Tensor<'_>, &(precision, source): &(Precision, usize)| {
+                node.set_src_precision(precision, source).map(drop)
+            };
+            let node = w.out_prod(x)?;
+            asked.iter().try_for_each(|request| ask(node, request))?;
+            Ok((w_in, x_in, g.output("y", node)?))
+        })
+        .unwrap();
+        let mut backend = Device::by_name(device).unwrap().open().unwrap();
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
+        plan.set_f32(&w, &[a; 64 * 40])?;
+        plan.set_f32(&x, &[b; 33 * 40])?;
+        plan.run(&mut backend)?;
+        plan.read_f32(&y)
+    };
+    use Precision::{F16 as Half, F32 as Float};
+    for asked in [
+        &[(Half, 0)][..],
+        &[(Half, 1)],
+        &[(Float, 1), (Half, 0)],
+        &[(Half, 1), (Float, 0)],
+    ] {
+        for values in [[1.0, 1e5], [1e5, 1.0]] {
+            let error = product(asked, values, "MTL0").unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("F16 of both"), "{text}");
+            close(&product(asked, values, "CPU").unwrap(), 4e6);
+        }
+    }
+    close(
+        &product(&[(Float, 0), (Float, 1)], [1.0, 1e5], "MTL0").unwrap(),
+        4e6,
+    );
+    close(
+        &product(&[(Half, 0), (Half, 1)], [1.0, 2.0], "MTL0").unwrap(),
+        80.0,
+    );
+}
+
 /// The rescale's first kernel read halves as floats, past the ends of their rows.
 #[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
 #[test]
