@@ -32,7 +32,7 @@ pub struct Facts<'t> {
 const HEADER: &str = "\
 # ggml's names and ours
 
-<!-- Made by `cargo xtask names`. Do not edit: xtask/tests/names.rs compares. -->
+<!-- Made by `cargo xtask names`. Do not edit: tools/xtask/tests/names.rs compares. -->
 
 Look a name of ggml's up here, or type it into the search of ggml-rs's documentation, which knows the same names. Made by
 `cargo xtask names` of the `#[doc(alias = \"..\")]` of ggml-rs's items, of the functions in ggml-sys's bindings and of the decisions

@@ -5,12 +5,14 @@
 
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+
+use crate::pin::checkout;
 
 const PACKAGE: &str = "ggml-sys";
 
@@ -46,7 +48,7 @@ pub fn check() -> Result<bool> {
 }
 
 fn committed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ggml-sys/src/bindings.rs")
+    checkout().join("ggml-sys/src/bindings.rs")
 }
 
 /// Runs ggml-sys's build script with the feature `buildtime-bindgen` and reads the file that it wrote.
@@ -62,7 +64,7 @@ fn generate() -> Result<String> {
             "--message-format",
             "json-render-diagnostics",
         ])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .current_dir(checkout())
         .stderr(Stdio::inherit())
         .output()
         .context("cannot run cargo")?;

@@ -13,7 +13,8 @@ use serde::Deserialize;
 /// The root of this checkout.
 pub fn checkout() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_owned()
+    // It is tools/xtask.
+    xtask.ancestors().nth(2).unwrap_or(xtask).to_owned()
 }
 
 /// A ggml source tree and its name.

@@ -2,10 +2,10 @@
 
 mod api;
 // The decisions and their reader belong to ggml-rs's test of coverage. There is no second table.
-#[path = "../../../ggml-rs/tests/coverage/bindings.rs"]
+#[path = "../../../../ggml-rs/tests/coverage/bindings.rs"]
 mod bindings;
 mod index;
-#[path = "../../../ggml-rs/tests/coverage/table.rs"]
+#[path = "../../../../ggml-rs/tests/coverage/table.rs"]
 mod table;
 
 use std::{fs, path::PathBuf};

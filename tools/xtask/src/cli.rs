@@ -45,7 +45,7 @@ Exit codes:
 const ASSERTS_HELP: &str = "\
 The snapshot holds, for every public function of ggml.h, ggml-alloc.h and ggml-backend.h, the conditions that it asserts itself or
 through static helpers of its file. A condition that changes is a check of ggml-rs that may have to change: read the function,
-change its check in ggml-rs/src, then write the snapshot. xtask/src/asserts/source.rs says what the reader does not see.
+change its check in ggml-rs/src, then write the snapshot. tools/xtask/src/asserts/source.rs says what the reader does not see.
 
 --unchecked is a list to read, not a verdict: a wrapper counts as checked where its function names a check or a Refusal.
 
