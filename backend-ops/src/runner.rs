@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ggml_rs::check::{self, Comparison, Mismatch};
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Backend, Device, DeviceKind, Input, Output, Placement, Plan, PlanOptions};
+use ggml_rs::{
+    Backend, Device, DeviceKind, Input, Output, Placement, Plan, PlanOptions, RunOptions,
+};
 
 use crate::case::{Case, CaseGraph, Choices, Measure};
 use crate::data::{OperandData, values_of};
@@ -284,6 +286,15 @@ fn verified(
     }
 }
 
+/// Runs a plan, and says what was dispatched for it.
+pub(crate) fn run_traced(plan: &mut Plan, target: &mut Target) -> ggml_rs::Result<Vec<Dispatch>> {
+    let options = RunOptions {
+        trace: true,
+        ..RunOptions::default()
+    };
+    Ok(plan.run_with(target.backend()?, options)?.dispatches)
+}
+
 /// Computes the case.
 fn compute(
     built: CaseGraph,
@@ -291,7 +302,7 @@ fn compute(
     data: &[OperandData],
 ) -> ggml_rs::Result<Computed> {
     let (mut plan, output) = prepare(built, target, data)?;
-    let dispatches = plan.run_traced(target.backend()?)?;
+    let dispatches = run_traced(&mut plan, target)?;
     plan.check_sentinels()?;
     Ok(Computed {
         values: values_of(output.dtype(), &plan.read_bytes(&output)?)?,

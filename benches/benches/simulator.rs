@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, measurement::WallTime,
 };
-use ggml_rs::{DType, Device, Graph, Plan, PlanOptions, Staging};
+use ggml_rs::{DType, Device, Graph, Plan, PlanOptions, RunOptions, Staging};
 use ggml_rs_benches::{OutProd, Prepared, ramp};
 
 const SIDE: usize = 512;
@@ -47,7 +47,12 @@ fn time(
     kernel: &str,
     mut prepared: Prepared,
 ) -> Result<()> {
-    let dispatches = prepared.plan.run_traced(&mut prepared.backend)?;
+    let options = RunOptions {
+        trace: true,
+        ..RunOptions::default()
+    };
+    let report = prepared.plan.run_with(&mut prepared.backend, options)?;
+    let dispatches = report.dispatches;
     let product = dispatches
         .iter()
         .find(|dispatch| dispatch.pipeline.starts_with("kernel_mul_mm"))

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use ggml_rs::sim::Counters;
-use ggml_rs::{DType, Device, Staging};
+use ggml_rs::{DType, Device, RunOptions, Staging};
 use ggml_rs_benches::OutProd;
 
 const CPU: &[OutProd] = &[
@@ -100,11 +100,16 @@ fn count(device: Device) -> Result<()> {
         "barriers",
         "matrix FMAs"
     );
+    let traced = RunOptions {
+        trace: true,
+        ..RunOptions::default()
+    };
     for shape in METAL {
         for (arm, staging) in STAGINGS {
             let mut prepared = shape.prepare(device, staging)?;
             let before = Counters::read(device).context("a simulated device counts")?;
-            let dispatches = prepared.plan.run_traced(&mut prepared.backend)?;
+            let report = prepared.plan.run_with(&mut prepared.backend, traced)?;
+            let dispatches = report.dispatches;
             let run = Counters::read(device).context("a simulated device counts")? - before;
             let product = dispatches
                 .iter()

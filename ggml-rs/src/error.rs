@@ -83,7 +83,7 @@ pub enum Error {
     /// The run was cancelled through a [`Cancel`](crate::Cancel). The backend stays usable, and the plan can run again.
     #[error("the run was cancelled")]
     Cancelled,
-    /// Another thread uses the parameters, and the call does not wait: [`Plan::try_run`](crate::Plan::try_run), and every call
+    /// Another thread uses the parameters, and the call does not wait: [`RunOptions::try_`](crate::RunOptions::try_), and every call
     /// inside of a closure of a custom op. It is matched as `Err(Error::Busy { .. })`.
     #[error(
         "the storage of parameter `{what}` is in use by another thread: try again later, or call Plan::run outside of closures, \

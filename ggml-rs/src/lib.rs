@@ -84,6 +84,6 @@ pub use graph::{
     RowIdsOptions, Scale, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, TriPart,
 };
 pub use params::{Param, Params, ParamsBuilder};
-pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions};
+pub use plan::{Assigned, MemoryUse, Placement, Plan, PlanOptions, RunOptions, RunReport};
 pub use registry::RegistryOptions;
 pub use shape::{IntoShape, Shape};

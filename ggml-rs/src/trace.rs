@@ -1,7 +1,7 @@
 //! What a plan dispatched to the device: the proof of which kernel ran.
 //!
 //! A result within tolerance does not show how it was computed. Metal devices, real and simulated, record
-//! each dispatch on request: see [`Plan::run_traced`](crate::Plan::run_traced).
+//! each dispatch on request: see [`RunOptions::trace`](crate::RunOptions::trace).
 
 use std::ffi::{CStr, c_char};
 

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use ggml_rs::sim::Counters;
 use ggml_rs::trace::Dispatch;
-use ggml_rs::{Backend, Graph, Input, Plan, PlanOptions};
+use ggml_rs::{Backend, Graph, Input, Plan, PlanOptions, RunOptions};
 
 use super::Arm;
 use super::parts::{self, Parts};
 use super::rounds::{Timing, alternate, runs_in_a_round};
 use crate::case::{Case, CaseGraph};
 use crate::data::OperandData;
-use crate::runner::{Target, generate, refused_by_ggml_rs};
+use crate::runner::{Target, generate, refused_by_ggml_rs, run_traced};
 
 /// What a simulated device takes seconds for: multiply-adds and bytes.
 const SIMULATED_FLOPS: f64 = 4e8;
@@ -161,11 +161,19 @@ pub(super) fn time(
     alternate(&mut plans, |plan, runs| -> ggml_rs::Result<Duration> {
         let start = Instant::now();
         match submit {
-            Submit::Together => plan.run_times(backend, runs)?,
+            Submit::Together => drop(plan.run_with(backend, repeated(runs))?),
             Submit::Singly => (0..runs).try_for_each(|_| plan.run(backend))?,
         }
         Ok(start.elapsed())
     })
+}
+
+/// Runs a graph so many times over, as one.
+pub(super) fn repeated(runs: usize) -> RunOptions<'static> {
+    RunOptions {
+        repeat: runs,
+        ..RunOptions::default()
+    }
 }
 
 fn count(
@@ -189,7 +197,7 @@ pub(super) fn count_run(
 ) -> ggml_rs::Result<(Counters, Vec<Dispatch>)> {
     let device = target.device();
     let before = Counters::read(device).unwrap_or_default();
-    let dispatches = plan.run_traced(target.backend()?)?;
+    let dispatches = run_traced(plan, target)?;
     let after = Counters::read(device).unwrap_or_default();
     Ok((after - before, dispatches))
 }

@@ -7,7 +7,7 @@ use super::{Rules, known};
 use crate::case::{Case, CaseGraph, Choices};
 use crate::data::{OperandData, values_of};
 use crate::outcome::Failure;
-use crate::runner::{Computed, Target, prepare};
+use crate::runner::{Computed, Target, prepare, run_traced};
 
 /// Computes the case in both orders; the result is that of the ascending one.
 pub(crate) fn compute(
@@ -72,7 +72,7 @@ fn run(
 ) -> Result<Finished, Failure> {
     verifier.set_order(order);
     let (mut plan, output) = prepare(CaseGraph::new(case, choices)?, target, data)?;
-    let dispatches = plan.run_traced(target.backend()?)?;
+    let dispatches = run_traced(&mut plan, target)?;
     plan.check_sentinels()?;
     Ok(Finished {
         bytes: plan.read_bytes(&output)?,

@@ -9,13 +9,13 @@ use ggml_sys as sys;
 
 use super::Backend;
 
-/// A switch that stops a run: [`Plan::run_cancellable`](crate::Plan::run_cancellable) takes it.
+/// A switch that stops a run: [`RunOptions::cancel`](crate::RunOptions::cancel).
 ///
 /// Clones are the same switch. The run ends between two nodes on the CPU, and between groups of nodes on other devices; a
 /// node that has begun is finished. A cancelled run returns [`Error::Cancelled`](crate::Error::Cancelled).
 ///
 /// ```
-/// use ggml_rs::{Cancel, DType, Device, Error, Graph, Plan, PlanOptions};
+/// use ggml_rs::{Cancel, DType, Device, Error, Graph, Plan, PlanOptions, RunOptions};
 ///
 /// let (graph, (x, y)) = Graph::build(|g| {
 ///     let (x, x_in) = g.input("x", DType::F32, [4])?;
@@ -28,10 +28,11 @@ use super::Backend;
 /// let cancel = Cancel::new();
 /// let from_elsewhere = cancel.clone();
 /// std::thread::spawn(move || from_elsewhere.cancel()).join().unwrap();
-/// assert_eq!(plan.run_cancellable(&mut backend, &cancel), Err(Error::Cancelled));
+/// let options = RunOptions { cancel: Some(&cancel), ..RunOptions::default() };
+/// assert_eq!(plan.run_with(&mut backend, options), Err(Error::Cancelled));
 ///
 /// cancel.reset();
-/// plan.run_cancellable(&mut backend, &cancel)?;
+/// plan.run_with(&mut backend, options)?;
 /// assert_eq!(plan.read_f32(&y)?, [2.0; 4]);
 /// # Ok::<(), ggml_rs::Error>(())
 /// ```

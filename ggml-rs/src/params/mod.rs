@@ -41,7 +41,7 @@
 //! one, an op in place, a step of an optimizer); reading and setting a parameter hold it too. So two plans that only read
 //! run at once, and nobody ever sees values that are half written. A plan takes the locks of all its storages before it
 //! starts, in one order that is the same for every plan, so plans cannot wait for each other in a circle.
-//! [`Plan::run`](crate::Plan::run) waits for the locks; [`Plan::try_run`](crate::Plan::try_run) returns
+//! [`Plan::run`](crate::Plan::run) waits for the locks; with [`RunOptions::try_`](crate::RunOptions::try_) a run returns
 //! [`Error::Busy`](crate::Error::Busy) instead.
 //!
 //! A closure of a custom op is inside of a run, and never waits: it may read what that run only reads, while setting it, or

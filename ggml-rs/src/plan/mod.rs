@@ -26,29 +26,28 @@ mod integers;
 mod memory;
 mod partition;
 mod pooled;
+mod run;
 mod separate;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::fmt;
-use std::thread::sleep;
-use std::time::Duration;
 
 use ggml_sys as sys;
 
 pub use assigned::Assigned;
 pub use memory::MemoryUse;
+pub use run::{RunOptions, RunReport};
 
-use crate::backend::{Backend, Cancel, Executor};
+use crate::backend::{Backend, Executor};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Call, Error, Placed, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Call, Placed, Result};
 use crate::graph::{Graph, Input, Output};
-use crate::inside::{self, Run};
 use crate::logging;
-use crate::params::{Accesses, Held, Wait};
+use crate::params::{Accesses, Wait};
 use crate::quantize::{check_dequantize, dequantize_checked, quantize_in};
-use crate::trace::Dispatch;
 use partition::Partition;
 use pooled::Pooled;
 use separate::Separate;
@@ -310,98 +309,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Runs the graph and waits for its end.
-    ///
-    /// Where other threads use the parameters of the graph, it waits for them first: a training step has nothing else to
-    /// do, and a caller that has uses [`Plan::try_run`].
-    ///
-    /// # Errors
-    /// [`Error::Param`] when an input or a parameter has no values or the backend works on another device;
-    /// [`Error::Compute`], which poisons the backend; [`Error::Poisoned`] afterwards.
-    ///
-    /// In a closure of a custom op, which may run other plans, nothing waits for another run: what the run around it holds is
-    /// [`Error::Param`] or [`Error::Device`], unless both only read it, and what another thread uses is [`Error::Busy`].
-    ///
-    /// # Panics
-    /// When a closure of a custom op panicked: its panic continues here, after the run.
-    #[doc(alias = "ggml_backend_graph_compute")]
-    #[track_caller]
-    pub fn run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start(Call::new("Plan::run"), on.backends_mut(), How::Wait)
-    }
-
-    /// Runs the graph, unless another thread uses its parameters.
-    ///
-    /// It is about parameters only: runs on the simulated device take turns in a process, and so do those that share a
-    /// [`ThreadPool`](crate::ThreadPool); a run waits for its turn.
-    ///
-    /// ```
-    /// use ggml_rs::{Backend, Error, Plan, Result};
-    ///
-    /// /// Whether the plan has run; `false` says that another thread uses its parameters.
-    /// fn ran(plan: &mut Plan, backend: &mut Backend) -> Result<bool> {
-    ///     match plan.try_run(backend) {
-    ///         Ok(()) => Ok(true),
-    ///         // A struct variant: match it with `{ .. }`.
-    ///         Err(Error::Busy { .. }) => Ok(false),
-    ///         Err(error) => Err(error),
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Busy`], at once and with nothing done; else as [`Plan::run`].
-    #[track_caller]
-    pub fn try_run(&mut self, on: &mut impl Executor) -> Result<()> {
-        self.start(Call::new("Plan::try_run"), on.backends_mut(), How::Try)
-    }
-
-    /// Runs the graph, until `cancel` is switched on.
-    ///
-    /// A run that was cancelled has no outputs, and may have written some of its parameters and not others (an optimizer's
-    /// step that was reached, and not the next). On devices other than the CPU the graph runs in parts, across which
-    /// kernels are not fused.
-    ///
-    /// # Errors
-    /// [`Error::Cancelled`]; else as [`Plan::run`].
-    #[doc(alias = "ggml_backend_cpu_set_abort_callback")]
-    #[track_caller]
-    pub fn run_cancellable(&mut self, on: &mut impl Executor, cancel: &Cancel) -> Result<()> {
-        let call = Call::new("Plan::run_cancellable");
-        self.start(call, on.backends_mut(), How::Until(cancel))
-    }
-
-    /// Runs the graph so many times over, as one graph: for measurements, which the start and the end of a run would blur.
-    ///
-    /// Kernels are not fused in it.
-    ///
-    /// # Errors
-    /// [`Error::Param`] for 0 times, for more than 2^20 nodes in all, and for a plan on several devices; else as [`Plan::run`].
-    #[track_caller]
-    pub fn run_times(&mut self, on: &mut impl Executor, times: usize) -> Result<()> {
-        let call = Call::new("Plan::run_times");
-        let parts = self.partition.splits.len();
-        if times == 0 || parts > 1 || !self.partition.can_repeat(times) {
-            return Err(call.param(format!(
-                "a plan of {parts} parts cannot run {times} times as one graph: it takes one device, 1 time or more, and no more than 2^20 nodes in all"
-            )));
-        }
-        self.start(call, on.backends_mut(), How::Times(times))
-    }
-
-    /// Runs the graph and returns what was dispatched for it, in order of encoding.
-    ///
-    /// The list is empty on devices that keep no record, such as the CPU.
-    ///
-    /// # Errors
-    /// As [`Plan::run`].
-    #[track_caller]
-    pub fn run_traced(&mut self, on: &mut impl Executor) -> Result<Vec<Dispatch>> {
-        let (call, trace) = (Call::new("Plan::run_traced"), RefCell::default());
-        self.start(call, on.backends_mut(), How::Traced(&trace))?;
-        Ok(trace.into_inner())
-    }
-
     /// Reads an output as `f32` in ne order, converted from the output's type.
     ///
     /// # Errors
@@ -475,54 +382,6 @@ impl Plan {
     fn devices(&self) -> &[Device] {
         &self.partition.devices
     }
-
-    fn start(&mut self, call: Call, backends: &mut [Backend], how: How<'_>) -> Result<()> {
-        self.check_ready(call, backends)?;
-        // Dropped last, when all locks are free: a logger may do anything.
-        let _lines = logging::hold();
-        self.compute(call, backends, how)
-    }
-
-    fn check_ready(&self, call: Call, backends: &[Backend]) -> Result<()> {
-        let refuse = |detail: String| Err(call.param(detail));
-        let devices = || backends.iter().map(Backend::device);
-        if !devices().eq(self.devices().iter().copied()) {
-            return refuse(format!(
-                "the plan is on {}, the backend on {}",
-                names(self.devices().iter().copied()),
-                names(devices())
-            ));
-        }
-        if let Some(index) = self.set.iter().position(|set| !set) {
-            return refuse(format!(
-                "input `{}` has no values: set it first",
-                self.graph.input_name(index)
-            ));
-        }
-        self.graph
-            .params()
-            .iter()
-            .try_for_each(|leaf| leaf.param.check_set(call))
-    }
-
-    fn compute(&mut self, call: Call, backends: &mut [Backend], how: How<'_>) -> Result<()> {
-        // A run that is not to wait leaves everything as it was.
-        self.finished &= matches!(how, How::Try);
-        let _held = how.lock(call, &self.accesses)?;
-        self.finished = false;
-        let running = self.graph.running(|| Run {
-            storages: self.accesses.uses(),
-            pools: backends.iter().filter_map(Backend::pool).collect(),
-            around: inside::run(),
-        });
-        let outcome = run_splits(&mut self.partition, backends, how);
-        drop(running);
-        // Whatever came of the run, ggml has returned.
-        self.graph.resume_panic();
-        outcome?;
-        self.finished = true;
-        Ok(())
-    }
 }
 
 /// Divides a graph among an executor's devices.
@@ -533,78 +392,6 @@ fn partition(graph: &Graph, on: &impl Executor) -> Result<Partition> {
 
 fn names(devices: impl Iterator<Item = Device>) -> String {
     devices.map(Device::name).collect::<Vec<_>>().join(" and ")
-}
-
-/// How a run waits, for parameters that others use and for its own end.
-#[derive(Clone, Copy)]
-enum How<'a> {
-    Wait,
-    Try,
-    Until(&'a Cancel),
-    /// As [`How::Wait`], the nodes repeated.
-    Times(usize),
-    /// As [`How::Wait`], with a record of what is dispatched.
-    Traced(&'a RefCell<Vec<Dispatch>>),
-}
-
-/// How often a run that waits for parameters looks at its switch.
-const LOOK: Duration = Duration::from_millis(1);
-
-impl<'a> How<'a> {
-    fn cancel(self) -> Option<&'a Cancel> {
-        match self {
-            Self::Until(cancel) => Some(cancel),
-            Self::Wait | Self::Try | Self::Times(_) | Self::Traced(_) => None,
-        }
-    }
-
-    fn trace(self) -> Option<&'a RefCell<Vec<Dispatch>>> {
-        match self {
-            Self::Traced(trace) => Some(trace),
-            Self::Wait | Self::Try | Self::Times(_) | Self::Until(_) => None,
-        }
-    }
-
-    fn lock<'h>(self, call: Call, accesses: &'h Accesses) -> Result<Vec<Held<'h>>> {
-        let Self::Until(cancel) = self else {
-            let wait = !matches!(self, Self::Try);
-            return accesses.lock(call, if wait { Wait::Yes } else { Wait::No });
-        };
-        let inside = inside::run().is_some();
-        loop {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            match accesses.lock(call, Wait::No) {
-                Err(Error::Busy { .. }) if !inside => sleep(LOOK),
-                done => return done,
-            }
-        }
-    }
-}
-
-/// Runs one part after the other, each on its backend.
-fn run_splits(partition: &mut Partition, backends: &mut [Backend], how: How<'_>) -> Result<()> {
-    let cancel = how.cancel();
-    for split in 0..partition.splits.len() {
-        if cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Error::Cancelled);
-        }
-        let graphs = match how {
-            How::Times(times) if times > 1 => vec![partition.repeated(times)?],
-            _ => partition.graphs(split, cancel.is_some())?,
-        };
-        let split = &partition.splits[split];
-        // SAFETY: `Plan::new` allocated both sides of each copy. Earlier splits have ended, and the locks keep others from
-        // parameters.
-        unsafe { split.copy_in() };
-        for graph in graphs {
-            // SAFETY: the graph is alive; `Plan::new` allocated its tensors where this device reaches them and checked that
-            // it runs every node; `check_ready` compared the devices.
-            unsafe { backends[split.device].compute(graph, cancel, how.trace())? };
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Debug for Plan {

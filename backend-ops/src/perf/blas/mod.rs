@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ggml_rs::{Backend, DType, Device, Plan};
 
-use super::measure::plan;
+use super::measure::{plan, repeated};
 use super::rounds::{Timing, alternate, runs_in_a_round};
 use super::{Perf, Sinks};
 use crate::case::{Case, CaseGraph, Choices};
@@ -157,7 +157,7 @@ fn compare(
     }
     let timings = alternate(&mut arms, |(plan, backend): &mut (Plan, Backend), runs| {
         let start = Instant::now();
-        plan.run_times(backend, runs)?;
+        plan.run_with(backend, repeated(runs))?;
         Ok::<_, ggml_rs::Error>(start.elapsed())
     })?;
     let [ours, blas, upstream] = &timings[..] else {

@@ -8,7 +8,7 @@ use crate::error::Call;
 use crate::graph::{Builder, Input, Output, Tensor as Built};
 use crate::params::{Param, Params};
 use crate::plan::assign::Groups;
-use crate::plan::{How, Placement, Plan, PlanOptions};
+use crate::plan::{Placement, Plan, PlanOptions, RunOptions};
 
 const N: usize = 8;
 const DEVICES: usize = 3;
@@ -89,7 +89,8 @@ fn set(plan: &mut Plan, x: &Input, w: &Param) {
 /// Every output and the parameter, after two runs.
 fn run(plan: &mut Plan, backends: &mut [Backend], y: &[Output], w: &Param) -> Vec<Vec<u8>> {
     for _ in 0..2 {
-        plan.start(Call::new("test"), backends, How::Wait).unwrap();
+        plan.start(Call::new("test"), backends, RunOptions::default())
+            .unwrap();
     }
     let outputs = y.iter().map(|y| plan.read_bytes(y).unwrap());
     outputs.chain([w.read_bytes().unwrap()]).collect()
