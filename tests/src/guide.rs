@@ -1,4 +1,4 @@
-//! The pages of docs/guide, whose blocks of Rust are run as doctests of this package.
+//! The pages of docs/guide, whose blocks of Rust are run as doctests of this package, as they are and as they were.
 
 /// One item for each page: a macro, so that a page is one line.
 macro_rules! pages {
@@ -20,3 +20,8 @@ pages! {
     CustomOps: "custom-ops.md",
     Porting: "porting.md",
 }
+
+/// Programs written before public names changed, against the aliases that keep them.
+#[doc = include_str!("../older/guide.md")]
+#[allow(dead_code, reason = "only its documentation is of use")]
+struct Older;
