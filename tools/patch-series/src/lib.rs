@@ -56,6 +56,35 @@ pub struct Entry {
     pub upstream: String,
     /// What makes it unnecessary.
     pub drop_when: String,
+    /// The faults of the tree that it mends; none, where it only adds something.
+    #[serde(default, rename = "finding")]
+    pub findings: Vec<Finding>,
+}
+
+impl Entry {
+    /// What the name begins with, up to the first `-`: how people call the patch.
+    #[must_use]
+    pub fn number(&self) -> &str {
+        self.name.split('-').next().unwrap_or_default()
+    }
+}
+
+/// A fault of the tree that a patch mends, so that it can be reported and seen without the patch. It is for people.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    /// The part of the tree, by which findings are grouped. The series does not say which there are.
+    pub section: String,
+    /// The file and the function, or the operation.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What is wrong there.
+    pub wrong: String,
+    /// The smallest input that shows it.
+    pub reproducer: String,
+    /// The [numbers](Entry::number) of other patches that mending it takes besides the one that it stands at.
+    #[serde(default)]
+    pub also: Vec<String>,
 }
 
 /// A folder `patches/`, read and checked.
@@ -311,6 +340,33 @@ mod tests {
                 .to_string()
                 .contains("dropwhen")
         );
+    }
+
+    #[test]
+    fn findings_belong_to_the_patch_before_them() {
+        let finding = "[[patch.finding]]\nsection = \"s\"\nwhere = \"w\"\nwrong = \"x\"\nreproducer = \"r\"\n";
+        let second = ENTRY.replace("0001-x", "0002-y");
+        let toml = format!("{ENTRY}{finding}{finding}also = [\"0002\"]\n{second}");
+        let read = |toml: &str| {
+            stack(&[
+                ("series.toml", toml),
+                ("0001-x.patch", DIFF),
+                ("0002-y.patch", DIFF),
+            ])
+        };
+        let series = read(&toml).unwrap();
+        let [(first, _), (second, _)] = series.patches() else {
+            panic!("two patches");
+        };
+        assert_eq!((first.number(), second.number()), ("0001", "0002"));
+        let also: Vec<_> = first.findings.iter().map(|finding| &finding.also).collect();
+        assert_eq!(also, [&vec![], &vec!["0002".to_owned()]]);
+        assert_eq!(first.findings[0].place, "w");
+        assert!(second.findings.is_empty());
+
+        let misspelt = toml.replacen("where", "place", 1);
+        let error = read(&misspelt).unwrap_err().to_string();
+        assert!(error.contains("unknown field `place`"), "{error}");
     }
 
     #[test]
