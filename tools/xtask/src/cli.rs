@@ -6,7 +6,9 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    asserts, bindings, mac_report, names, patches,
+    asserts, bindings, findings, mac_report, names,
+    page::Page,
+    patches,
     pin::{Pin, checkout},
     upgrade::{self, Outcome},
 };
@@ -62,6 +64,16 @@ Exit codes:
   0  written, or nothing differs
   1  --check found a difference
   2  wrong usage, or the sources could not be read";
+
+const FINDINGS_HELP: &str = "\
+Each fault of ggml that a patch mends is a [[patch.finding]] of its entry in patches/series.toml, whose header names the fields. The
+tables stand between two marks in docs/findings.md (by section, with reproducers) and in CHANGELOG.md (by patch); what is
+around them is written by hand.
+
+Exit codes:
+  0  written, or nothing differs
+  1  --check found a difference
+  2  wrong usage, a finding that is not whole, or a file without the marks";
 
 const UPGRADE_HELP: &str = "\
 Follows the checklist in vendor/README.md as far as a program can: pins the version, lets cargo record its checksum, tries every
@@ -121,6 +133,13 @@ enum Command {
     /// Write docs/guide/names.md: what ggml-rs calls each function of ggml, made of the doc aliases
     #[command(after_help = NAMES_HELP)]
     Names {
+        /// Compare instead of writing, and fail where they differ
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the tables of docs/findings.md and CHANGELOG.md: the faults of ggml that the patches mend
+    #[command(after_help = FINDINGS_HELP)]
+    Findings {
         /// Compare instead of writing, and fail where they differ
         #[arg(long)]
         check: bool,
@@ -197,8 +216,8 @@ fn dispatch(command: Command) -> Result<bool> {
         } => asserts::print_unchecked().map(|()| true),
         Command::Asserts { check: true, .. } => asserts::check(),
         Command::Asserts { check: false, .. } => asserts::write().map(|()| true),
-        Command::Names { check: true } => names::check(),
-        Command::Names { check: false } => names::write().map(|()| true),
+        Command::Names { check } => write_or_check(&[names::page()?], check),
+        Command::Findings { check } => write_or_check(&findings::pages()?, check),
         Command::Patches { command } => run_patches(command),
         Command::Upgrade { version, dry_run } => {
             let outcome = upgrade::upgrade(&checkout(), &version, dry_run)?;
@@ -223,6 +242,19 @@ fn dispatch(command: Command) -> Result<bool> {
             Ok(report.is_clean())
         }
     }
+}
+
+/// Writes the pages, or compares all of them.
+fn write_or_check(pages: &[Page], check: bool) -> Result<bool> {
+    let mut holds = true;
+    for page in pages {
+        if check {
+            holds &= page.check()?;
+        } else {
+            page.write()?;
+        }
+    }
+    Ok(holds)
 }
 
 fn run_patches(command: Patches) -> Result<bool> {

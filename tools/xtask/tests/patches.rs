@@ -21,6 +21,9 @@ fn entry(name: &str) -> String {
     )
 }
 
+const FINDING: &str =
+    "[[patch.finding]]\nsection = \"cpu\"\nwhere = \"w\"\nwrong = \"x\"\nreproducer = \"r\"\n";
+
 /// A pinned tree, a series of one patch and one whole file, and the working tree made from them.
 struct Fixture {
     dir: tempfile::TempDir,
@@ -155,6 +158,31 @@ fn an_amended_patch_a_new_patch_and_new_whole_files_are_written_back() {
     edit(&fixture.pin, &fixture.patches(), &fixture.path("again")).unwrap();
     assert_eq!(fixture.read("again/src/a.c"), text);
     assert_eq!(fixture.refresh().unwrap(), []);
+}
+
+#[test]
+fn findings_are_kept() {
+    let fixture = Fixture::new();
+    let text = fixture.read("work/include/a.h").replace("int", "long");
+    fixture.write("work/include/a.h", &text);
+    fixture.git().commit_all("0002-y").unwrap();
+    let toml = [
+        &entry("0001-x"),
+        FINDING,
+        FINDING,
+        &entry("0002-y"),
+        FINDING,
+    ]
+    .concat();
+    fixture.write("patches/series.toml", &toml);
+    let written = Change::Written(PathBuf::from("0002-y.patch"));
+    assert_eq!(fixture.refresh().unwrap(), [written]);
+    edit(&fixture.pin, &fixture.patches(), &fixture.path("again")).unwrap();
+    assert_eq!(fixture.read("patches/series.toml"), toml);
+    let report = verify(&fixture.pin, &fixture.patches(), &checkout()).unwrap();
+    assert_eq!(report.wrong, [] as [&str; 0]);
+    let holds = report.holds.join("\n");
+    assert_contains(&holds, &["2 patches", "3 findings are whole"]);
 }
 
 #[test]
@@ -301,6 +329,13 @@ fn verify_names_what_is_wrong() {
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert_contains(&wrong.concat(), &["drop_when is empty", "no mutant nobody"]);
 
+    let unknown = FINDING.replace("cpu", "gpu");
+    fixture.write("patches/series.toml", &(entry("0001-x") + &unknown));
+    assert_contains(
+        &verify_wrong(&fixture).concat(),
+        &["0001-x: a finding's section is \"gpu\""],
+    );
+
     fixture.write("patches/series.toml", &entry("0001-x"));
     // One line less of context fits at both places.
     fixture.write(
@@ -329,6 +364,6 @@ fn the_series_in_git_is_as_it_should_be() {
     let pin = Pin::resolve(&root.join("vendor")).unwrap();
     let report = verify(&pin, &root.join("patches"), &root).unwrap();
     assert_eq!(report.wrong, [] as [&str; 0], "{:?}", report.holds);
-    assert_eq!(report.holds.len(), 4);
+    assert_eq!(report.holds.len(), 5);
     assert!(Path::new(&pin.dir).join("include/ggml.h").is_file());
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use patch_series::{Series, Texts};
 
 use super::{edit, proofs, refresh};
-use crate::pin::Pin;
+use crate::{findings, pin::Pin};
 
 /// What was checked and what is wrong.
 #[derive(Debug, Default)]
@@ -89,6 +89,18 @@ fn check_fields(series: &Series, checkout: &Path, report: &mut Report) {
         }
     }
     report.holds.push(format!("{proofs} proofs exist"));
+
+    let entries: Vec<_> = series
+        .patches()
+        .iter()
+        .map(|(entry, _)| entry.clone())
+        .collect();
+    let wrong = findings::wrong(&entries);
+    if wrong.is_empty() {
+        let count: usize = entries.iter().map(|entry| entry.findings.len()).sum();
+        report.holds.push(format!("{count} findings are whole"));
+    }
+    report.wrong.extend(wrong);
 }
 
 /// Applies and takes off again; returns how many files differ in between.
