@@ -1,21 +1,20 @@
 //! Closures of custom ops that use this crate in the middle of a run, and panic there: nothing waits for itself, nothing ends the
 //! process. Each test is a process of its own, with a limit of time.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::child::in_a_child;
 use ggml_rs::DType::{F32, Q8_0};
 use ggml_rs::quantize::quantize;
 use ggml_rs::{
     Backend, Cancel, CustomTask, DType, Device, Error, Graph, Input, Output, Param, Params, Plan,
     PlanOptions, Result, Tasks, ThreadPool, ThreadPoolOptions,
 };
+
+use crate::common::child::in_a_child;
 
 fn cpu() -> Backend {
     let mut backend = Device::cpu().unwrap().open().unwrap();
@@ -151,7 +150,7 @@ fn metal() -> Backend {
 #[test]
 fn a_closure_runs_a_cpu_plan_while_others_use_the_metal_device() {
     in_a_child(
-        "a_closure_runs_a_cpu_plan_while_others_use_the_metal_device",
+        "nested::a_closure_runs_a_cpu_plan_while_others_use_the_metal_device",
         || {
             let inner = Mutex::new(Small::on(cpu()));
             let begun = Arc::new(AtomicUsize::new(0));
@@ -191,7 +190,7 @@ fn a_closure_runs_a_cpu_plan_while_others_use_the_metal_device() {
 #[cfg(all(feature = "metal-sim", not(target_os = "macos")))]
 #[test]
 fn a_closure_runs_a_metal_plan() {
-    in_a_child("a_closure_runs_a_metal_plan", || {
+    in_a_child("nested::a_closure_runs_a_metal_plan", || {
         let inner = Mutex::new(Small::on(metal()));
         let mut outer = around(None, None, cpu(), move || {
             inner.lock().unwrap().values().unwrap() == [6.0; 4]
@@ -205,7 +204,7 @@ fn a_closure_runs_a_metal_plan() {
 #[test]
 fn a_closure_records_a_run_inside_of_one_that_is_recorded() {
     in_a_child(
-        "a_closure_records_a_run_inside_of_one_that_is_recorded",
+        "nested::a_closure_records_a_run_inside_of_one_that_is_recorded",
         || {
             let inner = Mutex::new(Small::on(metal()));
             let (graph, (x, y)) = Graph::build(|g| {
@@ -232,7 +231,7 @@ fn a_closure_records_a_run_inside_of_one_that_is_recorded() {
 /// A second lock for reading waits behind a thread that wants to write.
 #[test]
 fn a_closure_reads_what_its_run_reads() {
-    in_a_child("a_closure_reads_what_its_run_reads", || {
+    in_a_child("nested::a_closure_reads_what_its_run_reads", || {
         let done = AtomicBool::new(false);
         let weight = param("weight");
         let inner = Mutex::new(Small::reading(&weight, cpu()));
@@ -257,7 +256,7 @@ fn a_closure_reads_what_its_run_reads() {
 
 #[test]
 fn a_closure_is_refused_what_its_run_writes() {
-    in_a_child("a_closure_is_refused_what_its_run_writes", || {
+    in_a_child("nested::a_closure_is_refused_what_its_run_writes", || {
         let written = param("written");
         let inner = Mutex::new((
             Small::reading(&written, cpu()),
@@ -287,7 +286,7 @@ fn a_closure_is_refused_what_its_run_writes() {
 
 #[test]
 fn a_closure_may_not_write_what_its_run_reads() {
-    in_a_child("a_closure_may_not_write_what_its_run_reads", || {
+    in_a_child("nested::a_closure_may_not_write_what_its_run_reads", || {
         let read = param("read");
         let inner = Mutex::new(Small::writing(&read, cpu()));
         let param = read.clone();
@@ -302,7 +301,7 @@ fn a_closure_may_not_write_what_its_run_reads() {
 
 #[test]
 fn a_closure_is_refused_the_pool_of_its_run() {
-    in_a_child("a_closure_is_refused_the_pool_of_its_run", || {
+    in_a_child("nested::a_closure_is_refused_the_pool_of_its_run", || {
         let pool = pool();
         let inner = Mutex::new(Small::on(cpu_on(&pool)));
         let mut outer = around(None, None, cpu_on(&pool), move || {
@@ -319,46 +318,51 @@ fn a_closure_is_refused_the_pool_of_its_run() {
 /// Two runs, each of which holds what the other one's closure wants.
 #[test]
 fn closures_of_two_runs_do_not_wait_in_a_circle() {
-    in_a_child("closures_of_two_runs_do_not_wait_in_a_circle", || {
-        let params = [param("first"), param("second")];
-        let pools = [pool(), pool()];
-        let refused = Arc::new(AtomicUsize::new(0));
-        thread::scope(|scope| {
-            for (mine, other) in [(0, 1), (1, 0)] {
-                let (params, pools, refused) = (&params, &pools, Arc::clone(&refused));
-                scope.spawn(move || {
-                    let reading = Small::reading(&params[other], cpu());
-                    let pooled = Small::on(cpu_on(&pools[other]));
-                    let inner = Mutex::new((reading, pooled));
-                    let param = params[other].clone();
-                    let backend = cpu_on(&pools[mine]);
-                    let mut outer = around(None, Some(&params[mine]), backend, move || {
-                        let (reading, pooled) = &mut *inner.lock().unwrap();
-                        for outcome in [reading.run(), param.read_bytes().map(drop), pooled.run()] {
-                            match outcome {
-                                Ok(()) => {}
-                                Err(Error::Busy { .. } | Error::Device { .. }) => {
-                                    refused.fetch_add(1, Ordering::Relaxed);
+    in_a_child(
+        "nested::closures_of_two_runs_do_not_wait_in_a_circle",
+        || {
+            let params = [param("first"), param("second")];
+            let pools = [pool(), pool()];
+            let refused = Arc::new(AtomicUsize::new(0));
+            thread::scope(|scope| {
+                for (mine, other) in [(0, 1), (1, 0)] {
+                    let (params, pools, refused) = (&params, &pools, Arc::clone(&refused));
+                    scope.spawn(move || {
+                        let reading = Small::reading(&params[other], cpu());
+                        let pooled = Small::on(cpu_on(&pools[other]));
+                        let inner = Mutex::new((reading, pooled));
+                        let param = params[other].clone();
+                        let backend = cpu_on(&pools[mine]);
+                        let mut outer = around(None, Some(&params[mine]), backend, move || {
+                            let (reading, pooled) = &mut *inner.lock().unwrap();
+                            for outcome in
+                                [reading.run(), param.read_bytes().map(drop), pooled.run()]
+                            {
+                                match outcome {
+                                    Ok(()) => {}
+                                    Err(Error::Busy { .. } | Error::Device { .. }) => {
+                                        refused.fetch_add(1, Ordering::Relaxed);
+                                    }
+                                    Err(error) => panic!("{error}"),
                                 }
-                                Err(error) => panic!("{error}"),
                             }
+                            true
+                        });
+                        for _ in 0..100 {
+                            assert_eq!(outer.values().unwrap(), [1.0; 4]);
                         }
-                        true
                     });
-                    for _ in 0..100 {
-                        assert_eq!(outer.values().unwrap(), [1.0; 4]);
-                    }
-                });
-            }
-        });
-        println!("{} were refused", refused.load(Ordering::Relaxed));
-    });
+                }
+            });
+            println!("{} were refused", refused.load(Ordering::Relaxed));
+        },
+    );
 }
 
 /// Backends, pools, graphs, plans and parameters of its own, in closures three deep.
 #[test]
 fn closures_make_run_and_drop_everything() {
-    in_a_child("closures_make_run_and_drop_everything", || {
+    in_a_child("nested::closures_make_run_and_drop_everything", || {
         fn everything(depth: usize) -> bool {
             if depth == 0 {
                 return true;
@@ -389,7 +393,7 @@ fn closures_make_run_and_drop_everything() {
 /// What a thread of the closure's runs is a run like any other.
 #[test]
 fn threads_of_a_closure_run_plans() {
-    in_a_child("threads_of_a_closure_run_plans", || {
+    in_a_child("nested::threads_of_a_closure_run_plans", || {
         let devices = Device::all().unwrap();
         let backends = devices.into_iter().map(|device| device.open().unwrap());
         let inner = Mutex::new(backends.map(Small::on).collect::<Vec<_>>());
@@ -423,7 +427,7 @@ impl Drop for Bomb {
 /// Both threads of two ops panic. One panic continues after the run; dropping another one would end the process.
 #[test]
 fn payloads_that_panic_are_not_dropped() {
-    in_a_child("payloads_that_panic_are_not_dropped", || {
+    in_a_child("nested::payloads_that_panic_are_not_dropped", || {
         let (graph, x) = Graph::build(|g| {
             let (x, x_in) = g.input("x", F32, [4, 8])?;
             let first = x.map_custom1(Tasks::Threads, |_| panic_any(Bomb))?;
@@ -450,7 +454,7 @@ fn payloads_that_panic_are_not_dropped() {
 #[cfg(all(feature = "metal-sim", target_os = "linux"))]
 #[test]
 fn a_panic_ends_the_record_of_its_run() {
-    in_a_child("a_panic_ends_the_record_of_its_run", || {
+    in_a_child("nested::a_panic_ends_the_record_of_its_run", || {
         let pages = || {
             let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
             let resident = statm.split_whitespace().nth(1).unwrap();

@@ -2,14 +2,13 @@
 //! has one logger and makes its devices once.
 #![cfg(feature = "log")]
 
-mod common;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::child::in_a_child;
 use ggml_rs::DType::F32;
 use ggml_rs::{Device, Graph, Plan, PlanOptions, RegistryOptions};
+
+use crate::common::child::in_a_child;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -34,7 +33,7 @@ impl log::Log for Capture {
 
 #[test]
 fn errors_of_ggml_reach_the_logger() {
-    in_a_child("errors_of_ggml_reach_the_logger", || {
+    in_a_child("log::errors_of_ggml_reach_the_logger", || {
         log::set_logger(&Capture).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
         let mut options = RegistryOptions::default();
@@ -114,7 +113,7 @@ fn twice_three(device: Device) -> Vec<f32> {
 #[test]
 fn a_logger_may_ask_for_devices_while_they_are_created() {
     in_a_child(
-        "a_logger_may_ask_for_devices_while_they_are_created",
+        "log::a_logger_may_ask_for_devices_while_they_are_created",
         || {
             act_on("", || {
                 assert_eq!(twice_three(Device::cpu().unwrap()), [6.0; 4]);
@@ -138,7 +137,7 @@ impl Drop for Bomb {
 /// The panic unwound through the frames of whoever logged.
 #[test]
 fn a_logger_may_panic_with_anything() {
-    in_a_child("a_logger_may_panic_with_anything", || {
+    in_a_child("log::a_logger_may_panic_with_anything", || {
         act_on("", || std::panic::panic_any(Bomb));
         fail_to_install();
         assert_eq!(twice_three(Device::cpu().unwrap()), [6.0; 4]);
@@ -153,16 +152,20 @@ fn a_logger_may_use_the_device_that_logs() {
     use ggml_rs::Staging;
 
     let without = [("METAL_SIM_WITHOUT", "kernel_mul_mm_f32_f32_fp32")];
-    common::child::in_a_child_with("a_logger_may_use_the_device_that_logs", &without, || {
-        act_on("told not to create", || {
+    crate::common::child::in_a_child_with(
+        "log::a_logger_may_use_the_device_that_logs",
+        &without,
+        || {
+            act_on("told not to create", || {
+                let device = Device::by_name("MTL0").unwrap();
+                assert_eq!(twice_three(device), [6.0; 4]);
+                assert_eq!(product(device), 256.0);
+            });
             let device = Device::by_name("MTL0").unwrap();
-            assert_eq!(twice_three(device), [6.0; 4]);
             assert_eq!(product(device), 256.0);
-        });
-        let device = Device::by_name("MTL0").unwrap();
-        assert_eq!(product(device), 256.0);
-        assert!(!LINES.lock().unwrap().is_empty());
-    });
+            assert!(!LINES.lock().unwrap().is_empty());
+        },
+    );
 
     /// An element of a product of ones that wants the kernel.
     fn product(device: Device) -> f32 {

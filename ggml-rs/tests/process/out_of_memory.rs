@@ -2,40 +2,25 @@
 //! refuses. It refuses them here for want of address space for their stacks: a limit of processes does not hold for root.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
-mod common;
-
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use common::child::in_a_child_with;
 use ggml_rs::quantize::quantize;
 use ggml_rs::{
     DType, Device, Error, Graph, Params, Plan, PlanOptions, Result, ThreadPool, ThreadPoolOptions,
 };
 
+use crate::common::child::{in_a_child_with, limit_address_space};
+
 /// An arena of another thread would have address space in reserve.
 const ONE_ARENA: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1")];
-const PAGE: u64 = 4096;
-
-/// Lets this process have `more` bytes of address space beyond what it has.
-fn limit_address_space(more: u64) {
-    const RLIMIT_AS: i32 = 9;
-    unsafe extern "C" {
-        fn setrlimit(resource: i32, limits: *const [u64; 2]) -> i32;
-    }
-    let statm = fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
-    let limit = pages * PAGE + more;
-    // SAFETY: the C library's function, with a `struct rlimit` of two 64-bit numbers, as it is on 64-bit Linux.
-    assert_eq!(unsafe { setrlimit(RLIMIT_AS, &[limit, limit]) }, 0);
-}
 
 /// Half weights make the CPU convert `b` into scratch of half its size: 32 MiB here.
 #[test]
 fn scratch_that_cannot_be_had_is_an_error() {
-    let test = "scratch_that_cannot_be_had_is_an_error";
+    let test = "out_of_memory::scratch_that_cannot_be_had_is_an_error";
     in_a_child_with(test, ONE_ARENA, || {
         const ROWS: usize = 1 << 18;
         let (graph, (a, b)) = Graph::build(|g| {
@@ -67,7 +52,7 @@ fn threads() -> usize {
 /// Those that it gave have ended, and the backend computes with fewer.
 #[test]
 fn a_refused_thread_of_a_backend_is_an_error() {
-    let test = "a_refused_thread_of_a_backend_is_an_error";
+    let test = "out_of_memory::a_refused_thread_of_a_backend_is_an_error";
     in_a_child_with(test, ONE_ARENA, || {
         let (graph, (x, y)) = Graph::build(|g| {
             let (x, x_in) = g.input("x", DType::F32, [64])?;
@@ -101,7 +86,7 @@ fn a_refused_thread_of_a_backend_is_an_error() {
 /// The calling thread does the work alone.
 #[test]
 fn a_refused_thread_of_quantization_is_done_without() {
-    let test = "a_refused_thread_of_quantization_is_done_without";
+    let test = "out_of_memory::a_refused_thread_of_quantization_is_done_without";
     in_a_child_with(test, ONE_ARENA, || {
         const LEN: usize = 1 << 19;
         let values: Vec<f32> = (0..LEN).map(|i| (i as f32 * 0.37).sin()).collect();
@@ -156,7 +141,7 @@ fn a_thread_may_end_with_what_is_refused() {
         builder.allocate(Device::cpu()?)
     }
 
-    let test = "a_thread_may_end_with_what_is_refused";
+    let test = "out_of_memory::a_thread_may_end_with_what_is_refused";
     in_a_child_with(test, ONE_ARENA, || {
         allocate(1).unwrap();
         limit_address_space(64 << 20);
