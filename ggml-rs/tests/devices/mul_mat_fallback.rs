@@ -1,16 +1,16 @@
-//! A device that cannot create the float-staged kernels: products take the mat-vec kernels, after one warning. A process of
-//! its own, with one test, because the simulated device withholds kernels by an environment variable.
+//! A device that cannot create the float-staged kernels: products take the mat-vec kernels, after one warning. In a process of
+//! its own, because the simulated device withholds kernels by an environment variable, and the logger is the process's.
 #![cfg(all(feature = "metal-sim", feature = "log", not(target_os = "macos")))]
-
-mod common;
 
 use std::sync::Mutex;
 
-use common::Operand;
 use ggml_rs::DType::{F32, Q8_0};
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{Backend, DType, Device, Graph, Plan, PlanOptions, Staging};
+
+use crate::common::Operand;
+use crate::common::child::in_a_child_with;
 
 const WITHHELD: &str = "kernel_mul_mm_q8_0_f32_fp32,kernel_mul_mm_id_q8_0_f32_fp32";
 
@@ -105,52 +105,56 @@ fn warnings(op: &str) -> usize {
 
 #[test]
 fn without_the_float_staged_kernel_products_take_mat_vec_after_one_warning() {
-    // SAFETY: this process has one test, and no other thread uses the environment.
-    unsafe { std::env::set_var("METAL_SIM_WITHOUT", WITHHELD) };
-    log::set_logger(&Capture).unwrap();
-    log::set_max_level(log::LevelFilter::Warn);
-    let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
+    in_a_child_with(
+        "mul_mat_fallback::without_the_float_staged_kernel_products_take_mat_vec_after_one_warning",
+        &[("METAL_SIM_WITHOUT", WITHHELD)],
+        || {
+            log::set_logger(&Capture).unwrap();
+            log::set_max_level(log::LevelFilter::Warn);
+            let mut backend = Device::by_name("MTL0").unwrap().open().unwrap();
 
-    for _ in 0..3 {
-        let (nmse, pipelines) = product(&mut backend, Q8_0);
-        assert!(
-            pipelines
-                .iter()
-                .all(|p| p.starts_with("kernel_mul_mv_q8_0_f32")),
-            "{pipelines:?}"
-        );
-        assert!(nmse < 1e-12, "{nmse:e}");
-    }
-    assert_eq!(warnings("MUL_MAT"), 1);
+            for _ in 0..3 {
+                let (nmse, pipelines) = product(&mut backend, Q8_0);
+                assert!(
+                    pipelines
+                        .iter()
+                        .all(|p| p.starts_with("kernel_mul_mv_q8_0_f32")),
+                    "{pipelines:?}"
+                );
+                assert!(nmse < 1e-12, "{nmse:e}");
+            }
+            assert_eq!(warnings("MUL_MAT"), 1);
 
-    for _ in 0..3 {
-        let (nmse, pipelines) = product_with_experts(&mut backend, Staging::Float);
-        assert!(
-            pipelines
-                .iter()
-                .all(|p| p.starts_with("kernel_mul_mv_id_q8_0_f32")),
-            "{pipelines:?}"
-        );
-        assert!(nmse < 1e-12, "{nmse:e}");
-    }
-    assert_eq!(warnings("MUL_MAT_ID"), 1);
-    // Another staging has its kernel.
-    let (nmse, pipelines) = product_with_experts(&mut backend, Staging::FloatWeights);
-    assert!(
-        pipelines
-            .iter()
-            .any(|p| p.starts_with("kernel_mul_mm_id_q8_0_f32_fp32_src0")),
-        "{pipelines:?}"
+            for _ in 0..3 {
+                let (nmse, pipelines) = product_with_experts(&mut backend, Staging::Float);
+                assert!(
+                    pipelines
+                        .iter()
+                        .all(|p| p.starts_with("kernel_mul_mv_id_q8_0_f32")),
+                    "{pipelines:?}"
+                );
+                assert!(nmse < 1e-12, "{nmse:e}");
+            }
+            assert_eq!(warnings("MUL_MAT_ID"), 1);
+            // Another staging has its kernel.
+            let (nmse, pipelines) = product_with_experts(&mut backend, Staging::FloatWeights);
+            assert!(
+                pipelines
+                    .iter()
+                    .any(|p| p.starts_with("kernel_mul_mm_id_q8_0_f32_fp32_src0")),
+                "{pipelines:?}"
+            );
+            assert!(nmse > 1e-12 && nmse < 1e-6, "{nmse:e}");
+
+            // Another type has its kernel.
+            let (nmse, pipelines) = product(&mut backend, F32);
+            assert!(
+                pipelines
+                    .iter()
+                    .all(|p| p.starts_with("kernel_mul_mm_f32_f32_fp32")),
+                "{pipelines:?}"
+            );
+            assert!(nmse < 1e-12, "{nmse:e}");
+        },
     );
-    assert!(nmse > 1e-12 && nmse < 1e-6, "{nmse:e}");
-
-    // Another type has its kernel.
-    let (nmse, pipelines) = product(&mut backend, F32);
-    assert!(
-        pipelines
-            .iter()
-            .all(|p| p.starts_with("kernel_mul_mm_f32_f32_fp32")),
-        "{pipelines:?}"
-    );
-    assert!(nmse < 1e-12, "{nmse:e}");
 }

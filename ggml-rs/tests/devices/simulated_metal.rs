@@ -2,14 +2,13 @@
 //! is that the device is found, named for what it is, traced, and kept apart from real ones.
 #![cfg(all(feature = "metal-sim", not(target_os = "macos")))]
 
-mod common;
-
-use common::Operand;
 use ggml_rs::DType::{F16, F32, I32, Q4_K, Q8_0};
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{Device, Error, Graph, Placement, Plan, PlanOptions, Result, Route, Staging, Tensor};
+
+use crate::common::Operand;
 
 /// Runs a product of two operands, each in a buffer of its own.
 fn run(

@@ -1,15 +1,16 @@
 //! The tensor API's flash attention on the simulated Metal device, against sums in f64. ggml-rs has no such op yet, so
-//! this talks to ggml-sys. A process of its own, with one test, because the tensor API is switched on by an environment
+//! this talks to ggml-sys. In a process of its own, because the tensor API is switched on by an environment
 //! variable before the device exists. That `mul_mm`'s tensor variant runs and is right is asserted by the gate.
 #![cfg(all(feature = "metal-sim", not(target_os = "macos")))]
-
-mod common;
 
 use std::ffi::{CStr, c_char, c_void};
 
 use ggml_rs::RegistryOptions;
 use ggml_sys as sys;
 use half::f16;
+
+use crate::common;
+use crate::common::child::in_a_child;
 
 const HEAD: usize = 64;
 const QUERIES: usize = 40; // not a multiple of the 32 that a threadgroup takes
@@ -164,18 +165,24 @@ unsafe fn compute(a: &Attention) -> (Vec<f32>, Vec<String>) {
 
 #[test]
 fn the_tensor_kernel_runs_and_is_right() {
-    let mut options = RegistryOptions::default();
-    options.tensor_api = Some(true);
-    // SAFETY: this process has one test, and no other thread uses the environment.
-    unsafe { options.install() }.unwrap();
+    in_a_child(
+        "tensor_flash_attention::the_tensor_kernel_runs_and_is_right",
+        || {
+            let mut options = RegistryOptions::default();
+            options.tensor_api = Some(true);
+            // SAFETY: this process has one test, and no other thread uses the environment.
+            unsafe { options.install() }.unwrap();
 
-    let attention = Attention::new();
-    // SAFETY: installed above, and this is the only thread.
-    let (got, pipelines) = unsafe { compute(&attention) };
-    let ran = |p: &String| p.starts_with("kernel_flash_attn_ext_tensor_f16_dk64_dv64_mask=1");
-    assert!(pipelines.iter().any(ran), "{pipelines:?}");
+            let attention = Attention::new();
+            // SAFETY: installed above, and this is the only thread.
+            let (got, pipelines) = unsafe { compute(&attention) };
+            let ran =
+                |p: &String| p.starts_with("kernel_flash_attn_ext_tensor_f16_dk64_dv64_mask=1");
+            assert!(pipelines.iter().any(ran), "{pipelines:?}");
 
-    let found = ggml_rs::check::compare(&attention.expected(), &got).unwrap();
-    // Queries and probabilities are kept in half: its rounding, squared, and nothing more.
-    assert!(found.within(1e-6), "{found:?}");
+            let found = ggml_rs::check::compare(&attention.expected(), &got).unwrap();
+            // Queries and probabilities are kept in half: its rounding, squared, and nothing more.
+            assert!(found.within(1e-6), "{found:?}");
+        },
+    );
 }

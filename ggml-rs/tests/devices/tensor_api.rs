@@ -1,16 +1,16 @@
-//! Metal's tensor API on the simulated device, switched on before the device exists. A process of its own, with
-//! one test, because the switch is an environment variable.
+//! Metal's tensor API on the simulated device, switched on before the device exists. In a process of its own,
+//! because the switch is an environment variable.
 #![cfg(all(feature = "metal-sim", not(target_os = "macos")))]
 
-mod common;
-
-use common::Operand;
 use ggml_rs::DType::{self, BF16, F32, Q8_0};
 use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::sim::Counters;
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, Graph, Plan, PlanOptions, RegistryOptions, Staging};
+
+use crate::common::child::in_a_child;
+use crate::common::{self, Operand};
 
 /// What one product did.
 struct Run {
@@ -74,45 +74,50 @@ fn run(device: Device, backend: &mut Backend, op: Op, staging: Staging) -> Run {
 
 #[test]
 fn the_tensor_kernel_stages_as_asked_and_relaxes_no_float() {
-    let mut options = RegistryOptions::default();
-    options.tensor_api = Some(true);
-    // SAFETY: this process has one test, and no other thread uses the environment.
-    unsafe { options.install() }.unwrap();
-    let device = Device::by_name("MTL0").unwrap();
-    assert_eq!(device.tensor_api(), Some(true));
-    let mut backend = device.open().unwrap();
+    in_a_child(
+        "tensor_api::the_tensor_kernel_stages_as_asked_and_relaxes_no_float",
+        || {
+            let mut options = RegistryOptions::default();
+            options.tensor_api = Some(true);
+            // SAFETY: this process has one test, and no other thread uses the environment.
+            unsafe { options.install() }.unwrap();
+            let device = Device::by_name("MTL0").unwrap();
+            assert_eq!(device.tensor_api(), Some(true));
+            let mut backend = device.open().unwrap();
 
-    for (op, kernel) in [
-        (Op::OutProd, "kernel_mul_mm_f32_f32"),
-        (Op::MulMat(F32), "kernel_mul_mm_f32_f32"),
-        (Op::MulMat(BF16), "kernel_mul_mm_bf16_f32"),
-        (Op::MulMat(Q8_0), "kernel_mul_mm_q8_0_f32"),
-    ] {
-        let float = run(device, &mut backend, op, Staging::Float);
-        assert!(
-            float
-                .product
-                .pipeline
-                .starts_with(&format!("{kernel}_fp32"))
-        );
-        assert_eq!(float.product.threadgroup_bytes, 64 * 32 * 4);
-        // The descriptor is what keeps the real device from rounding; its effect cannot be simulated.
-        assert_eq!(float.relaxed_fmas, 0);
-        assert!(float.nmse < 1e-12, "{kernel}: {}", float.nmse);
+            for (op, kernel) in [
+                (Op::OutProd, "kernel_mul_mm_f32_f32"),
+                (Op::MulMat(F32), "kernel_mul_mm_f32_f32"),
+                (Op::MulMat(BF16), "kernel_mul_mm_bf16_f32"),
+                (Op::MulMat(Q8_0), "kernel_mul_mm_q8_0_f32"),
+            ] {
+                let float = run(device, &mut backend, op, Staging::Float);
+                assert!(
+                    float
+                        .product
+                        .pipeline
+                        .starts_with(&format!("{kernel}_fp32"))
+                );
+                assert_eq!(float.product.threadgroup_bytes, 64 * 32 * 4);
+                // The descriptor is what keeps the real device from rounding; its effect cannot be simulated.
+                assert_eq!(float.relaxed_fmas, 0);
+                assert!(float.nmse < 1e-12, "{kernel}: {}", float.nmse);
 
-        let half = run(device, &mut backend, op, Staging::Half);
-        assert!(half.product.pipeline.starts_with(kernel));
-        assert!(!half.product.pipeline.contains("_fp32"));
-        assert_eq!(half.product.threadgroup_bytes, 64 * 32 * 2);
-        assert!(half.relaxed_fmas > 0, "upstream's kernel asks for it");
-        // What bf16 weights lose to bf16 staging, the simulator does not show: it reads b, unstaged, in full.
-        let loses = !matches!(op, Op::MulMat(BF16));
-        assert_eq!(
-            half.nmse > 1e-10 && half.nmse < 1e-6,
-            loses,
-            "{kernel}: {}",
-            half.nmse
-        );
-    }
-    common::router::check(device);
+                let half = run(device, &mut backend, op, Staging::Half);
+                assert!(half.product.pipeline.starts_with(kernel));
+                assert!(!half.product.pipeline.contains("_fp32"));
+                assert_eq!(half.product.threadgroup_bytes, 64 * 32 * 2);
+                assert!(half.relaxed_fmas > 0, "upstream's kernel asks for it");
+                // What bf16 weights lose to bf16 staging, the simulator does not show: it reads b, unstaged, in full.
+                let loses = !matches!(op, Op::MulMat(BF16));
+                assert_eq!(
+                    half.nmse > 1e-10 && half.nmse < 1e-6,
+                    loses,
+                    "{kernel}: {}",
+                    half.nmse
+                );
+            }
+            common::router::check(device);
+        },
+    );
 }
