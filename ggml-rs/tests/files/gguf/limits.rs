@@ -6,8 +6,8 @@ use ggml_rs::Error;
 use ggml_rs::files::gguf::{Builder, Gguf, ReadOptions};
 use ggml_rs::files::{Fault, FileError, Place};
 
-use crate::memory::peak;
-use crate::raw::Raw;
+use super::memory::peak;
+use super::raw::Raw;
 
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
@@ -138,28 +138,18 @@ fn a_value_at_the_limit_is_read() {
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn memory_that_is_refused_is_an_error() {
-    const CHILD: &str = "GGML_RS_TEST_FILES_LIMITED";
-    const NAME: &str = "limits::memory_that_is_refused_is_an_error";
-    if std::env::var_os(CHILD).is_none() {
-        let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&child.stderr);
-        assert!(child.status.success(), "{}: {text}", child.status);
-        let ran = String::from_utf8_lossy(&child.stdout);
-        assert!(ran.contains("1 passed"), "{ran}");
-        return;
-    }
-    crate::memory::limit_address_space(200 << 20);
-    const COUNT: u64 = 20_000_000;
-    for value_type in [STRING, ARRAY] {
-        let begin = Raw::new(0, 1).key("k", ARRAY).u32(value_type).u64(COUNT);
-        let source = Zeros::behind(begin, 64 + 12 * COUNT);
-        let error = Gguf::read_with(source, crate::sources::UNLIMITED).map(drop);
-        let error = error.unwrap_err();
-        assert!(matches!(error, Error::Alloc { .. }), "{error}");
-        assert!(error.to_string().contains("an array of key `k`"), "{error}");
-    }
+    use crate::common::child::{in_a_child, limit_address_space};
+
+    in_a_child("gguf::limits::memory_that_is_refused_is_an_error", || {
+        limit_address_space(200 << 20);
+        const COUNT: u64 = 20_000_000;
+        for value_type in [STRING, ARRAY] {
+            let begin = Raw::new(0, 1).key("k", ARRAY).u32(value_type).u64(COUNT);
+            let source = Zeros::behind(begin, 64 + 12 * COUNT);
+            let error = Gguf::read_with(source, super::sources::UNLIMITED).map(drop);
+            let error = error.unwrap_err();
+            assert!(matches!(error, Error::Alloc { .. }), "{error}");
+            assert!(error.to_string().contains("an array of key `k`"), "{error}");
+        }
+    });
 }

@@ -4,8 +4,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use ggml_rs::files::gguf::{Gguf, ReadOptions};
 
-use crate::memory::peak;
-use crate::raw::Raw;
+use super::memory::peak;
+use super::raw::Raw;
 
 /// A source of 64 TB, of which there is the beginning.
 struct Sparse {

@@ -1,4 +1,4 @@
-//! How much memory a call takes at once, counted on its own thread, and how much a process may take.
+//! How much memory a call takes at once, counted on its own thread: other tests of the process count on theirs.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -57,21 +57,6 @@ pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     PEAK.set(before);
     let result = work();
     (result, (PEAK.get() - before).max(0) as usize)
-}
-
-/// Lets this process have `more` bytes of address space beyond what it has.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub fn limit_address_space(more: u64) {
-    const RLIMIT_AS: i32 = 9;
-    const PAGE: u64 = 4096;
-    unsafe extern "C" {
-        fn setrlimit(resource: i32, limits: *const [u64; 2]) -> i32;
-    }
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
-    let limit = pages * PAGE + more;
-    // SAFETY: the C library's function, with a `struct rlimit` of two 64-bit numbers, as it is on 64-bit Linux.
-    assert_eq!(unsafe { setrlimit(RLIMIT_AS, &[limit, limit]) }, 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use ggml_rs::{DType, Shape};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use crate::raw::Raw;
+use super::raw::Raw;
 
 fn text() -> impl Strategy<Value = String> {
     "\\PC{0,12}"

@@ -6,8 +6,8 @@ use ggml_rs::Error;
 use ggml_rs::files::gguf::{ALIGNMENT_KEY, Builder, Gguf, MAX_NESTING};
 use ggml_rs::files::{Fault, FileError, Place};
 
-use crate::memory::peak;
-use crate::raw::Raw;
+use super::memory::peak;
+use super::raw::Raw;
 
 const U8: u32 = 0;
 const U32: u32 = 4;
