@@ -131,7 +131,10 @@ fn every_exported_type_is_here() {
         "Pool1d",
         "Pool2d",
     ];
-    let (library, here) = (include_str!("../src/lib.rs"), include_str!("send_sync.rs"));
+    let (library, here) = (
+        include_str!("../../src/lib.rs"),
+        include_str!("send_sync.rs"),
+    );
     let exports = library.split("pub use ").skip(1);
     let exports = exports.filter_map(|export| export.split_once(';').map(|(names, _)| names));
     let names = exports.flat_map(|names| names.split(|c: char| !c.is_alphanumeric()));

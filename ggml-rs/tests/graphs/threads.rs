@@ -1,7 +1,5 @@
 //! Pools of threads: shared by backends on several threads, left, and kept alive.
 
-mod common;
-
 use std::thread;
 
 use ggml_rs::DType::{F16, F32};
@@ -9,6 +7,8 @@ use ggml_rs::{
     Backend, Device, Graph, Input, Output, Plan, PlanOptions, Priority, ThreadPool,
     ThreadPoolOptions,
 };
+
+use crate::common;
 
 const N: usize = 96;
 

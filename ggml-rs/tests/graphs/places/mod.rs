@@ -4,11 +4,8 @@
 //! Which functions there are is read from the sources, so a new one fails here until it has a refusal, or a reason for having
 //! none. The sources are also read for how they take places: only a function that is `#[track_caller]` may, and at its start.
 
-#[path = "places/calls.rs"]
 mod calls;
-#[path = "places/expected.rs"]
 mod expected;
-#[path = "places/sources.rs"]
 mod sources;
 
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
 //! Parameters: built, set, read, used by graphs, and what is refused.
 
-mod common;
-
 use ggml_rs::DType::{F16, F32, I32, Q8_0};
 use ggml_rs::{Device, Error, Graph, Input, Output, Param, Params, Plan, PlanOptions, Result};
+
+use crate::common;
 
 fn one(dtype: ggml_rs::DType, dims: &[usize]) -> Param {
     let shape = ggml_rs::Shape::new(dims).unwrap();

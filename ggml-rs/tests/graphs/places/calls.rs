@@ -17,7 +17,7 @@ use ggml_rs::{
     ThreadPoolOptions, TriPart,
 };
 
-use crate::Asked;
+use super::Asked;
 
 /// Asks for one refusal, on one line.
 macro_rules! refused {

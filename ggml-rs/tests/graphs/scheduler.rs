@@ -1,8 +1,6 @@
 //! Plans over several backends. What crosses devices is tested on random graphs in `src/plan/partition/tests.rs`; here, with
 //! the simulated device beside the CPU where it is built.
 
-mod common;
-
 use ggml_rs::DType::{BF16, F32};
 use ggml_rs::{
     Backend, Builder, Device, Error, Fallback, Graph, Input, Output, Plan, PlanOptions, Result,
@@ -63,6 +61,7 @@ mod simulated {
     use ggml_rs::{Param, Params};
 
     use super::*;
+    use crate::common;
 
     fn metal() -> Device {
         Device::by_name("MTL0").unwrap()

@@ -1,12 +1,12 @@
 //! Plans: tokens, repeated runs, memory that starts as NaN, and limits.
 
-mod common;
-
 use ggml_rs::DType::{F16, F32, I32};
 use ggml_rs::{
     Backend, Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions,
     RegistryOptions, Result,
 };
+
+use crate::common;
 
 fn sum_of_two(g: Builder<'_>) -> Result<(Input, Input, Output)> {
     let (a, a_in) = g.input("a", F32, [4])?;
