@@ -3,7 +3,7 @@
 use ggml_rs::DType::I32;
 use ggml_rs::graph::{Rope, RopeMode};
 
-use crate::slopes::{Values, WIDE, check, check_at};
+use super::slopes::{Values, WIDE, check, check_at};
 
 #[test]
 fn norms() {

@@ -4,8 +4,8 @@ use ggml_rs::DType::F32;
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{BackwardOptions, Device, Graph, Plan, PlanOptions, Result, Route, Staging};
 
+use super::recompute::chain_on;
 use crate::common::values;
-use crate::recompute::chain_on;
 
 fn metal() -> Device {
     Device::by_name("MTL0").unwrap()

@@ -3,7 +3,7 @@
 use ggml_rs::DType::{BF16, F16, F32};
 use ggml_rs::{DType, RowIdsOptions};
 
-use crate::slopes::{Run, Values, WIDE, check, random};
+use super::slopes::{Run, Values, WIDE, check, random};
 
 const IDS: [i32; 6] = [3, 1, 0, 3, 2, 1];
 

@@ -2,7 +2,7 @@
 
 use ggml_rs::DType::F32;
 
-use crate::slopes::{POSITIVE, Values, WIDE, check};
+use super::slopes::{POSITIVE, Values, WIDE, check};
 
 #[test]
 fn arithmetic_with_a_repeated_operand() {

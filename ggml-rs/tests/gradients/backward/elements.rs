@@ -4,8 +4,8 @@
 use ggml_rs::graph::GluOp;
 use ggml_rs::{Result, Tensor};
 
+use super::slopes::Run;
 use crate::common::values;
-use crate::slopes::Run;
 
 type Op = for<'g> fn(Tensor<'g>) -> Result<Tensor<'g>>;
 
@@ -158,7 +158,7 @@ type Gated = fn(f64, f64) -> f64;
 fn check_gated(
     name: &str,
     halves: [usize; 2],
-    build: crate::slopes::Build<'_>,
+    build: super::slopes::Build<'_>,
     split: bool,
     f: Gated,
 ) {

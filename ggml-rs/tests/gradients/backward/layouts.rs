@@ -6,7 +6,7 @@ use ggml_rs::{
     Builder, Conv2d, Device, Graph, Plan, PlanOptions, Result, RowIds, RowIdsOptions, Tensor,
 };
 
-use crate::slopes::{Frozen, Run, Values, WIDE, check};
+use super::slopes::{Frozen, Run, Values, WIDE, check};
 
 /// Something whose gradient arrives permuted, so that `op` before it gets it so.
 fn turned(op: Tensor<'_>) -> Result<Tensor<'_>> {
@@ -218,7 +218,7 @@ fn half_weights_made_of_floats_have_a_gradient() {
         &[32, 4][..],
         (0..128).map(|i| (i % 9) as f32 / 8.0 - 0.5).collect(),
     )];
-    crate::slopes::check_at("cast", &params, &|g, p, frozen| {
+    super::slopes::check_at("cast", &params, &|g, p, frozen| {
         let (x, input) = g.input("x", F32, [32, 3])?;
         frozen.push((
             input,

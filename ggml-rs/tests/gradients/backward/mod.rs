@@ -1,9 +1,6 @@
 //! Gradients against differences of the forward, where ggml's own backward is wrong, aborts or is missing; what a backward refuses;
 //! recomputing; optimizer steps.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod arithmetic;
 mod elements;
 mod experts;
