@@ -1,7 +1,5 @@
 //! Training through parameters: a plan that steps, and one that evaluates what it steps, on two threads.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -9,6 +7,8 @@ use ggml_rs::DType::F32;
 use ggml_rs::{
     AdamW, Backend, Device, Graph, Input, Output, Param, Params, Plan, PlanOptions, Result,
 };
+
+use crate::common;
 
 const INPUTS: usize = 4;
 const ROWS: usize = 16;

@@ -1,18 +1,12 @@
 //! Example `mlp_digits`: its data, and its steps on the simulated Metal device.
 
-#[path = "../examples/mlp_digits/digits.rs"]
-mod digits;
-#[path = "../examples/mlp_digits/network.rs"]
-mod network;
-#[path = "../examples/mlp_digits/track.rs"]
-mod track;
-
 use clap::Parser;
-use digits::SIDE;
 use ggml_rs::Device;
 use ggml_rs::train::{Arrays, Dataset, Task};
-use network::Settings;
-use track::Tracked;
+
+use crate::digits::{self, SIDE};
+use crate::network::Settings;
+use crate::track::{self, Tracked};
 
 /// The example's defaults.
 fn settings() -> Settings {
