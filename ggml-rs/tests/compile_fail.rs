@@ -1,4 +1,4 @@
-//! One file per promise that the compiler keeps.
+//! One file per promise that the compiler keeps. A process of its own: it sets a variable for the compilers that it starts.
 
 #[test]
 fn what_must_not_compile_does_not() {

@@ -2,6 +2,8 @@
 //!
 //! Reads the bindings and this crate's sources as text: a function that a new ggml brings fails here until somebody has
 //! decided about it. `coverage/table.rs` holds the decisions.
+//!
+//! A binary of its own: nothing here runs ggml, and xtask compiles parts of it, too.
 
 #[path = "coverage/bindings.rs"]
 mod bindings;

@@ -2,7 +2,7 @@
 //! times what a MUL_MAT of the same product moves, and no scratch. The route with temporaries stands beside it.
 //!
 //! Nothing is known of caches here: each load and each store counts.
-#![cfg(all(feature = "verifier", not(target_os = "macos")))]
+#![cfg(not(target_os = "macos"))]
 
 mod common;
 

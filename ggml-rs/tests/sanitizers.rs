@@ -1,5 +1,6 @@
 //! Faults for `.ci/sanitize` and `.ci/nightly` to find, so that their silence about other tests means something. Ignored
-//! elsewhere: without the sanitizers or valgrind they would do what they must not.
+//! elsewhere: without the sanitizers or valgrind they would do what they must not. A binary of their own: each ends its process, and
+//! `.ci/sanitize` builds them before anything else.
 
 use std::mem::MaybeUninit;
 

@@ -2,7 +2,7 @@
 //!
 //! One test: the verifier's settings hold for the process.
 
-#![cfg(all(feature = "verifier", not(target_os = "macos")))]
+#![cfg(not(target_os = "macos"))]
 
 use ggml_rs::sim::{Access, Detector, Lockstep, Order, Position, Verifier};
 use ggml_rs::{Backend, DType, Device, Graph, Output, Plan, PlanOptions, Result};

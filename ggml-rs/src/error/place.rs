@@ -2,7 +2,7 @@
 //!
 //! `#[track_caller]` does not reach through closures and function pointers. So a check only says what is wrong ([`Refused`]),
 //! which is no [`Error`] yet, and the public function finds out once where it was called ([`here`], or a [`Call`]) and adds
-//! that. Without a place there is no error, so a forgotten one does not compile; `tests/places.rs` reads the sources and
+//! that. Without a place there is no error, so a forgotten one does not compile; `tests/graphs/places` reads the sources and
 //! refuses a place that is taken where it would be a line of this crate's.
 
 use std::fmt;

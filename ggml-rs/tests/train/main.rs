@@ -8,8 +8,18 @@ mod evaluation;
 mod hostile;
 mod interrupted;
 mod kill;
+mod mlp_digits;
 mod places;
 mod refused;
 mod resume;
 mod steps;
 mod subject;
+mod training;
+
+// Parts of the example, which find each other at the root.
+#[path = "../../examples/mlp_digits/digits.rs"]
+mod digits;
+#[path = "../../examples/mlp_digits/network.rs"]
+mod network;
+#[path = "../../examples/mlp_digits/track.rs"]
+mod track;
