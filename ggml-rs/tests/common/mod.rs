@@ -7,7 +7,42 @@ pub mod children;
 pub mod forward;
 pub mod router;
 
-use ggml_rs::{Builder, DType, Device, Graph, Placement, Plan, PlanOptions, Result, Shape, Tensor};
+use ggml_rs::{
+    Builder, Cancel, DType, Device, Graph, Placement, Plan, PlanOptions, Result, RunOptions, Shape,
+    Tensor,
+};
+
+/// A run that records what is dispatched.
+pub fn traced() -> RunOptions<'static> {
+    RunOptions {
+        trace: true,
+        ..RunOptions::default()
+    }
+}
+
+/// A run that a switch stops.
+pub fn until(cancel: &Cancel) -> RunOptions<'_> {
+    RunOptions {
+        cancel: Some(cancel),
+        ..RunOptions::default()
+    }
+}
+
+/// A run of the graph repeated so many times.
+pub fn repeated(times: usize) -> RunOptions<'static> {
+    RunOptions {
+        repeat: times,
+        ..RunOptions::default()
+    }
+}
+
+/// A run that waits for nobody's parameters.
+pub fn if_free() -> RunOptions<'static> {
+    RunOptions {
+        try_: true,
+        ..RunOptions::default()
+    }
+}
 
 /// Values in [-1, 1) that depend on `seed` alone.
 pub fn values(len: usize, seed: u64) -> Vec<f32> {

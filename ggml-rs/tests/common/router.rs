@@ -3,7 +3,7 @@
 use ggml_rs::DType::F32;
 use ggml_rs::{Device, Graph, Plan, PlanOptions, Route, Staging};
 
-use super::{Operand, Random};
+use super::{Operand, Random, traced};
 
 const K: usize = 4096;
 const EXPERTS: usize = 128;
@@ -40,7 +40,7 @@ fn logits(
     let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
     plan.set_f32(&a_in, &weights.values).unwrap();
     plan.set_f32(&b_in, &tokens.values).unwrap();
-    let dispatches = plan.run_traced(&mut backend).unwrap();
+    let dispatches = plan.run_with(&mut backend, traced()).unwrap().dispatches;
     let all_are = dispatches.iter().all(|d| d.pipeline.starts_with(kernel));
     assert!(all_are && !dispatches.is_empty(), "{dispatches:?}");
     plan.read_f32(&y).unwrap()

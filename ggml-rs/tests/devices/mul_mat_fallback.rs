@@ -9,8 +9,8 @@ use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{Backend, DType, Device, Graph, Plan, PlanOptions, Staging};
 
-use crate::common::Operand;
 use crate::common::child::in_a_child_with;
+use crate::common::{Operand, traced};
 
 const WITHHELD: &str = "kernel_mul_mm_q8_0_f32_fp32,kernel_mul_mm_id_q8_0_f32_fp32";
 
@@ -48,7 +48,7 @@ fn product(backend: &mut Backend, dtype: DType) -> (f64, Vec<String>) {
     let mut plan = Plan::new(graph, backend, PlanOptions::default()).unwrap();
     plan.set_f32(&a_in, &a.values).unwrap();
     plan.set_f32(&b_in, &b.values).unwrap();
-    let dispatches = plan.run_traced(backend).unwrap();
+    let dispatches = plan.run_with(backend, traced()).unwrap().dispatches;
     let left = a.rounded();
     let expected = reference::mul_mat(
         Values::contiguous(&left, a.shape.ne()).unwrap(),
@@ -82,7 +82,7 @@ fn product_with_experts(backend: &mut Backend, staging: Staging) -> (f64, Vec<St
     plan.set_f32(&a_in, &a.values).unwrap();
     plan.set_f32(&b_in, &b.values).unwrap();
     plan.set_i32(&ids_in, &ids).unwrap();
-    let dispatches = plan.run_traced(backend).unwrap();
+    let dispatches = plan.run_with(backend, traced()).unwrap().dispatches;
     let left = a.rounded();
     let expected = reference::mul_mat_id(
         Values::contiguous(&left, a.shape.ne()).unwrap(),

@@ -8,7 +8,7 @@ use ggml_rs::check::reference::{self, Values};
 use ggml_rs::trace::Dispatch;
 use ggml_rs::{Device, Error, Graph, Placement, Plan, PlanOptions, Result, Route, Staging, Tensor};
 
-use crate::common::Operand;
+use crate::common::{Operand, repeated, traced};
 
 /// Runs a product of two operands, each in a buffer of its own.
 fn run(
@@ -29,7 +29,7 @@ fn run(
     let mut plan = Plan::new(graph, &backend, PlanOptions { placement }).unwrap();
     plan.set_f32(&a_in, &a.values).unwrap();
     plan.set_f32(&b_in, &b.values).unwrap();
-    let dispatches = plan.run_traced(&mut backend).unwrap();
+    let dispatches = plan.run_with(&mut backend, traced()).unwrap().dispatches;
     plan.check_sentinels().unwrap();
     (plan.read_f32(&y).unwrap(), dispatches)
 }
@@ -202,19 +202,22 @@ fn a_graph_runs_so_many_times_over_as_one() {
     plan.set_f32(&x_in, &[3.0; 64]).unwrap();
     // Other runs of this process count too, but never while this one does: runs on the simulated device take turns.
     let dispatched = |trace: Vec<Dispatch>| trace.len();
-    let once = dispatched(plan.run_traced(&mut backend).unwrap());
+    let once = dispatched(plan.run_with(&mut backend, traced()).unwrap().dispatches);
     assert_eq!(once, 2);
     let before = Counters::read(device).unwrap().dispatches;
-    plan.run_times(&mut backend, 3).unwrap();
-    plan.run_times(&mut backend, 3).unwrap();
-    plan.run_times(&mut backend, 5).unwrap();
+    plan.run_with(&mut backend, repeated(3)).unwrap();
+    plan.run_with(&mut backend, repeated(3)).unwrap();
+    plan.run_with(&mut backend, repeated(5)).unwrap();
     let after = Counters::read(device).unwrap().dispatches;
     assert!(after - before >= 11 * once as u64, "{before} to {after}");
     assert_eq!(plan.read_f32(&y).unwrap(), [6.0; 64]);
     // No graph has room for so many nodes, and some of the counts would end the process.
     for times in [1 << 40, usize::MAX] {
-        assert!(plan.run_times(&mut backend, times).is_err(), "{times}");
+        assert!(
+            plan.run_with(&mut backend, repeated(times)).is_err(),
+            "{times}"
+        );
     }
-    let refused = plan.run_times(&mut backend, 0).unwrap_err();
+    let refused = plan.run_with(&mut backend, repeated(0)).unwrap_err();
     assert!(refused.to_string().contains("0 times"), "{refused}");
 }

@@ -10,7 +10,7 @@ use ggml_rs::trace::Dispatch;
 use ggml_rs::{Backend, Device, Graph, Plan, PlanOptions, RegistryOptions, Staging};
 
 use crate::common::child::in_a_child;
-use crate::common::{self, Operand};
+use crate::common::{self, Operand, traced};
 
 /// What one product did.
 struct Run {
@@ -52,7 +52,7 @@ fn run(device: Device, backend: &mut Backend, op: Op, staging: Staging) -> Run {
     plan.set_f32(&a_in, &a.values).unwrap();
     plan.set_f32(&b_in, &b.values).unwrap();
     let before = Counters::read(device).unwrap();
-    let dispatches = plan.run_traced(backend).unwrap();
+    let dispatches = plan.run_with(backend, traced()).unwrap().dispatches;
     let work = Counters::read(device).unwrap() - before;
     let left = a.rounded();
     let left = Values::contiguous(&left, a.shape.ne()).unwrap();

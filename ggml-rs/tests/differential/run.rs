@@ -4,6 +4,7 @@ use ggml_rs::{
     Backend, Cancel, Device, Error, Executor, Fallback, Placement, Plan, PlanOptions, Scheduler,
 };
 
+use crate::common::{traced, until};
 use crate::op::Make;
 use crate::program::{Built, Program};
 use crate::reference::Bytes;
@@ -256,8 +257,8 @@ fn try_on(
     set(&mut plan)?;
     match way.how {
         How::Once | How::Again => plan.run(on)?,
-        How::Cancellable => plan.run_cancellable(on, &Cancel::new())?,
-        How::Traced => drop(plan.run_traced(on)?),
+        How::Cancellable => drop(plan.run_with(on, until(&Cancel::new()))?),
+        How::Traced => drop(plan.run_with(on, traced())?),
     }
     let first = read(&plan)?;
     if way.how == How::Again {

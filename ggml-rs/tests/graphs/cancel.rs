@@ -9,6 +9,8 @@ use ggml_rs::{
     Cancel, Device, Error, Graph, Input, Output, Param, Params, Plan, PlanOptions, Scheduler,
 };
 
+use crate::common::until;
+
 fn chain(nodes: usize, len: usize) -> (Graph, (Input, Output)) {
     Graph::build(|g| {
         let (x, x_in) = g.input("x", F32, [len])?;
@@ -80,10 +82,10 @@ fn a_run_stops_in_the_middle_and_runs_again() {
             let before = begins.read_f32().unwrap()[0] - ends.read_f32().unwrap()[0];
             let cancel = Cancel::new();
             let stopper = stop_after(&cancel, Duration::from_millis(attempt));
-            let outcome = plan.run_cancellable(&mut backend, &cancel);
+            let outcome = plan.run_with(&mut backend, until(&cancel));
             stopper.join().unwrap();
             assert!(
-                matches!(outcome, Ok(()) | Err(Error::Cancelled)),
+                matches!(outcome, Ok(_) | Err(Error::Cancelled)),
                 "{outcome:?}"
             );
             let after = begins.read_f32().unwrap()[0] - ends.read_f32().unwrap()[0];
@@ -93,7 +95,7 @@ fn a_run_stops_in_the_middle_and_runs_again() {
         assert!(!backend.is_poisoned());
 
         let ended = ends.read_f32().unwrap()[0];
-        plan.run_cancellable(&mut backend, &Cancel::new()).unwrap();
+        plan.run_with(&mut backend, until(&Cancel::new())).unwrap();
         plan.run(&mut backend).unwrap();
         assert_eq!(ends.read_f32().unwrap(), [ended + 2.0]);
     }
@@ -106,10 +108,10 @@ fn a_switch_is_not_watched_after_its_run() {
     let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
     plan.set_f32(&x, &[1.5; 8]).unwrap();
     let cancel = Cancel::new();
-    plan.run_cancellable(&mut backend, &cancel).unwrap();
+    plan.run_with(&mut backend, until(&cancel)).unwrap();
     cancel.cancel();
     assert_eq!(
-        plan.run_cancellable(&mut backend, &cancel),
+        plan.run_with(&mut backend, until(&cancel)),
         Err(Error::Cancelled)
     );
     let unread = plan.read_f32(&y).unwrap_err().to_string();
@@ -127,7 +129,7 @@ fn a_switch_that_is_on_stops_before_the_first_node() {
     let cancel = Cancel::new();
     cancel.cancel();
     assert!(cancel.is_cancelled());
-    let stopped = plan.run_cancellable(&mut scheduler, &cancel);
+    let stopped = plan.run_with(&mut scheduler, until(&cancel));
     assert_eq!(stopped, Err(Error::Cancelled));
     assert!(plan.read_f32(&y).is_err());
 }
@@ -147,12 +149,12 @@ fn a_metal_run_stops_between_parts() {
         stop.cancel();
     });
     assert_eq!(
-        plan.run_cancellable(&mut backend, &cancel),
+        plan.run_with(&mut backend, until(&cancel)),
         Err(Error::Cancelled)
     );
     stopper.join().unwrap();
     assert!(!backend.is_poisoned());
     cancel.reset();
-    plan.run_cancellable(&mut backend, &cancel).unwrap();
+    plan.run_with(&mut backend, until(&cancel)).unwrap();
     assert_eq!(plan.read_f32(&y).unwrap(), [1.5; 1 << 12]);
 }

@@ -2,11 +2,11 @@
 
 use ggml_rs::DType::{F16, F32, I32};
 use ggml_rs::{
-    Backend, Builder, DType, Device, Error, Graph, Input, Output, Placement, Plan, PlanOptions,
-    RegistryOptions, Result,
+    Backend, Builder, Cancel, DType, Device, Error, Graph, Input, Output, Placement, Plan,
+    PlanOptions, RegistryOptions, Result, RunOptions,
 };
 
-use crate::common;
+use crate::common::{self, traced};
 
 fn sum_of_two(g: Builder<'_>) -> Result<(Input, Input, Output)> {
     let (a, a_in) = g.input("a", F32, [4])?;
@@ -40,9 +40,49 @@ fn inputs_keep_their_values_between_runs() {
     plan.run(&mut backend).unwrap();
     assert_eq!(plan.read_f32(&y).unwrap(), [7.0; 4]);
     assert!(
-        plan.run_traced(&mut backend).unwrap().is_empty(),
+        plan.run_with(&mut backend, traced())
+            .unwrap()
+            .dispatches
+            .is_empty(),
         "the CPU keeps no record of dispatches"
     );
+}
+
+/// Every combination of a run's options runs, on every device, but for a repeated run that can be cancelled.
+#[test]
+fn options_of_runs_combine_or_are_refused() {
+    for device in common::devices() {
+        let (graph, (a, b, y)) = Graph::build(sum_of_two).unwrap();
+        let mut backend = device.open().unwrap();
+        let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
+        plan.set_f32(&a, &[1.0; 4]).unwrap();
+        plan.set_f32(&b, &[2.0; 4]).unwrap();
+        let switch = Cancel::new();
+        for bits in 0..16 {
+            let on = |bit: usize| bits >> bit & 1 == 1;
+            let options = RunOptions {
+                cancel: on(0).then_some(&switch),
+                trace: on(1),
+                repeat: if on(2) { 3 } else { 1 },
+                try_: on(3),
+            };
+            let report = plan.run_with(&mut backend, options);
+            if on(0) && on(2) {
+                let text = message(report);
+                assert!(
+                    text.contains("repeated 3 times cannot be cancelled"),
+                    "{text}"
+                );
+                continue;
+            }
+            let dispatches = report.unwrap().dispatches.len();
+            let recorded = on(1) && device.is_metal();
+            assert_eq!(dispatches > 0, recorded, "{options:?}: {dispatches}");
+            assert_eq!(plan.read_f32(&y).unwrap(), [3.0; 4], "{options:?}");
+        }
+        let never = plan.run_with(&mut backend, common::repeated(0));
+        assert!(message(never).contains("repeated 0 times"));
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ use ggml_rs::{
     Backend, Cancel, Device, Error, Graph, Input, Output, Param, Params, Plan, PlanOptions,
 };
 
+use crate::common::{if_free, until};
+
 /// Long enough for a copy to take a while, and for several threads to share it.
 const LEN: usize = 1 << 16;
 
@@ -195,33 +197,33 @@ fn try_run_is_busy_while_another_plan_writes() {
             started.send(()).unwrap();
             // Again and again, so that it is running whenever the other thread looks.
             loop {
-                match plan.run_cancellable(&mut long_backend, &stop) {
-                    Ok(()) => continue,
+                match plan.run_with(&mut long_backend, until(&stop)) {
+                    Ok(_) => continue,
                     Err(error) => return error,
                 }
             }
         });
         has_started.recv().unwrap();
-        let busy = (0..100_000).find_map(|_| reads_held.try_run(&mut backend).err());
+        let busy = (0..100_000).find_map(|_| reads_held.run_with(&mut backend, if_free()).err());
         assert_eq!(
             busy,
             Some(Error::Busy {
                 what: "left".into()
             })
         );
-        reads_free.try_run(&mut other_backend).unwrap();
+        reads_free.run_with(&mut other_backend, if_free()).unwrap();
         // A run that waits for the lock can be cancelled too.
         let waiting = Cancel::new();
         let stop_waiting = waiting.clone();
         let held = &held;
         let waiter = scope.spawn(move || {
             let (mut plan, mut backend) = long(held);
-            plan.run_cancellable(&mut backend, &waiting)
+            plan.run_with(&mut backend, until(&waiting))
         });
         stop_waiting.cancel();
         assert_eq!(waiter.join().unwrap(), Err(Error::Cancelled));
         cancel.cancel();
         assert_eq!(running.join().unwrap(), Error::Cancelled);
     });
-    reads_held.try_run(&mut backend).unwrap();
+    reads_held.run_with(&mut backend, if_free()).unwrap();
 }

@@ -7,7 +7,7 @@ use ggml_rs::check::compare;
 use ggml_rs::check::reference::{self, Values};
 use ggml_rs::{Device, Graph, Plan, PlanOptions, Precision, Staging};
 
-use crate::common::Operand;
+use crate::common::{Operand, traced};
 
 const K: usize = 96;
 const ROWS: usize = 70;
@@ -66,7 +66,7 @@ impl Layer {
         plan.set_f32(&a_in, &self.weights.values).unwrap();
         plan.set_f32(&b_in, &self.activations.values).unwrap();
         plan.set_i32(&ids_in, &self.ids).unwrap();
-        let dispatches = plan.run_traced(&mut backend).unwrap();
+        let dispatches = plan.run_with(&mut backend, traced()).unwrap().dispatches;
         let amax = format!("_amax={}", u8::from(rescale));
         let is_product = |name: &str| name.contains("mul_mm_id_") && name.ends_with(&amax);
         assert!(

@@ -6,7 +6,7 @@ use ggml_rs::check::reference::{self, Values};
 use ggml_rs::check::{Comparison, compare};
 use ggml_rs::{Device, Error, Graph, Plan, PlanOptions, Precision, Result, Route, Staging, Tensor};
 
-use crate::common::{self, Operand};
+use crate::common::{self, Operand, traced};
 
 /// A product of `a` and `b` on the simulated device, set up by `choose`: its values and the pipelines it dispatched.
 fn mul_mat(
@@ -24,7 +24,7 @@ fn mul_mat(
     let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
     plan.set_f32(&a_in, &a.values)?;
     plan.set_f32(&b_in, &b.values)?;
-    let dispatches = plan.run_traced(&mut backend)?;
+    let dispatches = plan.run_with(&mut backend, traced())?.dispatches;
     let pipelines = dispatches.into_iter().map(|d| d.pipeline).collect();
     Ok((plan.read_f32(&y)?, pipelines))
 }

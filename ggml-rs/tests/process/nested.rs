@@ -15,6 +15,7 @@ use ggml_rs::{
 };
 
 use crate::common::child::in_a_child;
+use crate::common::{if_free, traced, until};
 
 fn cpu() -> Backend {
     let mut backend = Device::cpu().unwrap().open().unwrap();
@@ -163,7 +164,7 @@ fn a_closure_runs_a_cpu_plan_while_others_use_the_metal_device() {
             });
             const ROUNDS: usize = 10;
             thread::scope(|scope| {
-                for (device, traced) in [("MTL0", false), ("MTL0", true), ("CPU", true)] {
+                for (device, recorded) in [("MTL0", false), ("MTL0", true), ("CPU", true)] {
                     let begun = &begun;
                     scope.spawn(move || {
                         let device = Device::by_name(device).unwrap();
@@ -172,8 +173,10 @@ fn a_closure_runs_a_cpu_plan_while_others_use_the_metal_device() {
                             while begun.load(Ordering::Relaxed) < round {
                                 thread::sleep(Duration::from_millis(1));
                             }
-                            match traced {
-                                true => drop(other.plan.run_traced(&mut other.backend).unwrap()),
+                            match recorded {
+                                true => {
+                                    drop(other.plan.run_with(&mut other.backend, traced()).unwrap())
+                                }
                                 false => other.run().unwrap(),
                             }
                         }
@@ -212,7 +215,7 @@ fn a_closure_records_a_run_inside_of_one_that_is_recorded() {
                 let closure = x.scale(5.0)?.map_custom1(Tasks::One, move |task| {
                     let mut inner = inner.lock().unwrap();
                     let Small { plan, backend, .. } = &mut *inner;
-                    let dispatches = plan.run_traced(backend).unwrap().len();
+                    let dispatches = plan.run_with(backend, traced()).unwrap().dispatches.len();
                     task.out::<f32>().unwrap().fill(dispatches as f32);
                 })?;
                 Ok((x_in, g.output("y", closure.scale(7.0)?.sqr()?)?))
@@ -221,7 +224,7 @@ fn a_closure_records_a_run_inside_of_one_that_is_recorded() {
             let mut on = ggml_rs::Scheduler::new([metal(), cpu()]).unwrap();
             let mut plan = Plan::new(graph, &on, PlanOptions::default()).unwrap();
             plan.set_f32(&x, &[1.0; 4]).unwrap();
-            let dispatches = plan.run_traced(&mut on).unwrap();
+            let dispatches = plan.run_with(&mut on, traced()).unwrap().dispatches;
             assert_eq!(dispatches.len(), 3, "{dispatches:?}");
             assert_eq!(plan.read_f32(&y).unwrap(), [49.0; 4]);
         },
@@ -268,8 +271,8 @@ fn a_closure_is_refused_what_its_run_writes() {
             let (reading, writing) = &mut *inner.lock().unwrap();
             let output = writing.plan.read_f32(&writing.y);
             let cancel = Cancel::new();
-            let until = reading.plan.run_cancellable(&mut reading.backend, &cancel);
-            let tried = reading.plan.try_run(&mut reading.backend);
+            let until = reading.plan.run_with(&mut reading.backend, until(&cancel));
+            let tried = reading.plan.run_with(&mut reading.backend, if_free());
             refused_as_parameter(param.read_f32(), "written")
                 && refused_as_parameter(param.set_f32(&[0.0; 4]), "written")
                 && refused_as_parameter(param.zero(), "written")
@@ -376,7 +379,7 @@ fn closures_make_run_and_drop_everything() {
             param.zero().unwrap();
             let cancel = Cancel::new();
             cancel.cancel();
-            let cancelled = writing.plan.run_cancellable(&mut writing.backend, &cancel);
+            let cancelled = writing.plan.run_with(&mut writing.backend, until(&cancel));
             assert_eq!(cancelled, Err(Error::Cancelled));
             let blocks = quantize(Q8_0, &[1.0; 1 << 19], 32).unwrap();
             assert_eq!(blocks.len(), (1 << 19) / 32 * 34);
@@ -472,7 +475,7 @@ fn a_panic_ends_the_record_of_its_run() {
         let mut on = ggml_rs::Scheduler::new([metal(), cpu()]).unwrap();
         let mut plan = Plan::new(graph, &on, PlanOptions::default()).unwrap();
         plan.set_f32(&x, &[1.0; 4]).unwrap();
-        catch_unwind(AssertUnwindSafe(|| plan.run_traced(&mut on))).unwrap_err();
+        catch_unwind(AssertUnwindSafe(|| plan.run_with(&mut on, traced()))).unwrap_err();
 
         let (graph, x) = Graph::build(|g| {
             let (x, x_in) = g.input("x", F32, [4])?;
@@ -493,6 +496,12 @@ fn a_panic_ends_the_record_of_its_run() {
         let grown = pages().saturating_sub(before) * 4096;
         assert!(grown < 2 << 20, "{grown} bytes more");
         // It works for the next one.
-        assert_eq!(plan.run_traced(&mut backend).unwrap().len(), 100);
+        assert_eq!(
+            plan.run_with(&mut backend, traced())
+                .unwrap()
+                .dispatches
+                .len(),
+            100
+        );
     });
 }

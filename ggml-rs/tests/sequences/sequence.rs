@@ -7,7 +7,7 @@ use ggml_rs::{
     Placement, Plan, PlanOptions, Result, Scheduler,
 };
 
-use crate::common::Random;
+use crate::common::{Random, if_free, traced, until};
 use crate::draw::{Draw, Entry, Set, Style};
 use crate::moves::custom::Deliberate;
 use crate::table::{Bits, Move, all};
@@ -366,20 +366,24 @@ fn set(plan: &mut Plan, recipe: &Recipe, random: &mut Random) -> std::result::Re
 /// Runs a plan in one of the ways that there are.
 fn start(plan: &mut Plan, on: &mut impl Executor, random: &mut Random) -> Result<()> {
     let cancel = Cancel::new();
-    match random.below(64) {
+    let options = match random.below(64) {
         0 => {
             cancel.cancel();
-            plan.run_cancellable(on, &cancel)
+            until(&cancel)
         }
-        1 => std::thread::scope(|scope| {
-            scope.spawn(|| cancel.cancel());
-            plan.run_cancellable(on, &cancel)
-        }),
-        2..6 => plan.run_cancellable(on, &cancel),
-        6..10 => plan.try_run(on),
-        10..12 => plan.run_traced(on).map(drop),
-        _ => plan.run(on),
-    }
+        1 => {
+            let cancelled = std::thread::scope(|scope| {
+                scope.spawn(|| cancel.cancel());
+                plan.run_with(on, until(&cancel))
+            });
+            return cancelled.map(drop);
+        }
+        2..6 => until(&cancel),
+        6..10 => if_free(),
+        10..12 => traced(),
+        _ => return plan.run(on),
+    };
+    plan.run_with(on, options).map(drop)
 }
 
 fn read(plan: &Plan, options: PlanOptions, recipe: &Recipe) -> std::result::Result<(), Fault> {

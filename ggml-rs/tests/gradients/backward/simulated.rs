@@ -5,7 +5,7 @@ use ggml_rs::trace::Dispatch;
 use ggml_rs::{BackwardOptions, Device, Graph, Plan, PlanOptions, Result, Route, Staging};
 
 use super::recompute::chain_on;
-use crate::common::values;
+use crate::common::{traced, values};
 
 fn metal() -> Device {
     Device::by_name("MTL0").unwrap()
@@ -60,7 +60,7 @@ fn dispatches(backward: Option<BackwardOptions>) -> Vec<Dispatch> {
     let chosen = (0..TOKENS).flat_map(|t| [t % EXPERTS, (t + 1) % EXPERTS]);
     let chosen: Vec<i32> = chosen.map(|id| id as i32).collect();
     plan.set_i32(&ids, &chosen).unwrap();
-    plan.run_traced(&mut backend).unwrap()
+    plan.run_with(&mut backend, traced()).unwrap().dispatches
 }
 
 /// How many dispatches are of a kernel: those with float staging, and the others.
@@ -103,7 +103,7 @@ fn outer_products_of_a_backward_take_the_direct_route_where_asked() {
         let mut plan = Plan::new(graph, &backend, PlanOptions::default()).unwrap();
         plan.set_f32(&w, &values(K * M, 1)).unwrap();
         plan.set_f32(&x, &values(K * TOKENS, 2)).unwrap();
-        let dispatches = plan.run_traced(&mut backend).unwrap();
+        let dispatches = plan.run_with(&mut backend, traced()).unwrap().dispatches;
         let direct = dispatches
             .iter()
             .filter(|d| d.pipeline.starts_with("kernel_out_prod_f32_f32"));

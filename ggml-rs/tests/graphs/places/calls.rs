@@ -13,11 +13,12 @@ use ggml_rs::{
     Backend, BackwardOptions, Builder, Cancel, Conv1d, Conv2d, Conv3d, Device, FlashAttn,
     GatedDeltaNet, GluOp, Graph, Input, Interpolation, IntoShape, Output, Param, Params, Plan,
     PlanOptions, Pool, Pool1d, Pool2d, Precision, Result, Rope, Route, RowIds, RowIdsOptions,
-    Scale, Scheduler, Shape, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, ThreadPool,
-    ThreadPoolOptions, TriPart,
+    RunOptions, Scale, Scheduler, Shape, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor,
+    ThreadPool, ThreadPoolOptions, TriPart,
 };
 
 use super::Asked;
+use crate::common::{if_free, repeated, traced, until};
 
 /// Asks for one refusal, on one line.
 macro_rules! refused {
@@ -458,11 +459,19 @@ fn plans(asked: &mut Asked) {
     refused!(asked, "Plan::set_bytes", plan.set_bytes(&unused, &[0; 16]));
     // Before an input is set.
     refused!(asked, "Plan::run", plan.run(&mut backend));
-    refused!(asked, "Plan::try_run", plan.try_run(&mut backend));
-    refused!(asked, "Plan::run_cancellable", plan.run_cancellable(&mut backend, &Cancel::new()));
-    refused!(asked, "Plan::run_times", plan.run_times(&mut backend, 2));
-    refused!(asked, "Plan::run_times", plan.run_times(&mut backend, 0));
-    refused!(asked, "Plan::run_traced", plan.run_traced(&mut backend));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, if_free()));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, until(&Cancel::new())));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, repeated(2)));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, repeated(0)));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, traced()));
+    refused!(asked, "Plan::run_with", plan.run_with(&mut backend, RunOptions { repeat: 2, ..until(&Cancel::new()) }));
+    #[allow(deprecated, reason = "they are there for one release")]
+    {
+        refused!(asked, "Plan::try_run", plan.try_run(&mut backend));
+        refused!(asked, "Plan::run_cancellable", plan.run_cancellable(&mut backend, &Cancel::new()));
+        refused!(asked, "Plan::run_times", plan.run_times(&mut backend, 2));
+        refused!(asked, "Plan::run_traced", plan.run_traced(&mut backend));
+    }
     // Before a run.
     refused!(asked, "Plan::read_f32", plan.read_f32(&sum));
     refused!(asked, "Plan::read_i32", plan.read_i32(&best));
@@ -484,7 +493,7 @@ fn plans(asked: &mut Asked) {
     {
         let mut other = Device::by_name("MTL0").unwrap().open().unwrap();
         refused!(asked, "Plan::run", plan.run(&mut other));
-        refused!(asked, "Plan::run_traced", plan.run_traced(&mut other));
+        refused!(asked, "Plan::run_with", plan.run_with(&mut other, traced()));
     }
     // With a parameter that has no values.
     let w = params_of(&[("w", F32, 1)]).get("w").unwrap();

@@ -11,7 +11,7 @@ use ggml_rs::{
     PlanOptions, Result, Rope, Tensor,
 };
 
-use crate::common::{PLACEMENTS, devices, values};
+use crate::common::{PLACEMENTS, devices, traced, until, values};
 
 /// What an input is set to.
 enum Set {
@@ -96,8 +96,8 @@ impl Built {
         let mut dispatches = 0;
         match how {
             How::Whole => plan.run(&mut backend)?,
-            How::InParts => plan.run_cancellable(&mut backend, &Cancel::new())?,
-            How::Traced => dispatches = plan.run_traced(&mut backend)?.len(),
+            How::InParts => drop(plan.run_with(&mut backend, until(&Cancel::new()))?),
+            How::Traced => dispatches = plan.run_with(&mut backend, traced())?.dispatches.len(),
         }
         let outputs = self.outputs.iter().map(|output| plan.read_f32(output));
         let values = outputs.collect::<Result<Vec<_>>>()?.concat();

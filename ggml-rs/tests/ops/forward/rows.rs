@@ -6,7 +6,7 @@ use ggml_rs::{
     RowIdsOptions, SortOrder, Tensor,
 };
 
-use crate::common::{self, devices, values};
+use crate::common::{self, devices, traced, values};
 
 /// Values for an input.
 enum Set {
@@ -289,7 +289,8 @@ fn route(device: Device, logits: &[f32]) -> Result<(Vec<i32>, Vec<f32>, Vec<Stri
     let mut plan = Plan::new(graph, &backend, PlanOptions::default())?;
     plan.set_f32(&logits_in, logits)?;
     let kernels = plan
-        .run_traced(&mut backend)?
+        .run_with(&mut backend, traced())?
+        .dispatches
         .into_iter()
         .map(|dispatch| dispatch.pipeline);
     let ids = bytemuck::pod_collect_to_vec(&plan.read_bytes(&ids)?);
