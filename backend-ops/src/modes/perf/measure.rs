@@ -50,10 +50,23 @@ pub enum Outcome {
 
 /// Measures the arms of a case against each other.
 pub fn measure(case: &dyn Case, arms: &[Arm], target: &mut Target, seed: u64) -> Outcome {
-    try_measure(case, arms, target, seed).unwrap_or_else(|error| Outcome::Failed(error.to_string()))
+    measure_up_to(SIMULATED_FLOPS, case, arms, target, seed)
+}
+
+/// The same, where a simulated device runs cases of at most so many operations.
+pub(super) fn measure_up_to(
+    simulated_flops: f64,
+    case: &dyn Case,
+    arms: &[Arm],
+    target: &mut Target,
+    seed: u64,
+) -> Outcome {
+    try_measure(simulated_flops, case, arms, target, seed)
+        .unwrap_or_else(|error| Outcome::Failed(error.to_string()))
 }
 
 fn try_measure(
+    simulated_flops: f64,
     case: &dyn Case,
     arms: &[Arm],
     target: &mut Target,
@@ -76,7 +89,7 @@ fn try_measure(
     }
     let (flops, bytes) = (case.flops(), built[0].bytes()?);
     if device.is_simulated()
-        && let Some(reason) = too_large(flops, bytes)
+        && let Some(reason) = too_large(simulated_flops, flops, bytes)
     {
         return Ok(Outcome::TooLarge(reason));
     }
@@ -104,11 +117,9 @@ fn try_measure(
     })
 }
 
-fn too_large(flops: Option<f64>, bytes: usize) -> Option<String> {
+fn too_large(most_flops: f64, flops: Option<f64>, bytes: usize) -> Option<String> {
     match flops {
-        Some(flops) if flops > SIMULATED_FLOPS => {
-            Some(format!("{:.1e} multiply-adds", flops / 2.0))
-        }
+        Some(flops) if flops > most_flops => Some(format!("{:.1e} multiply-adds", flops / 2.0)),
         None if bytes > SIMULATED_BYTES => Some(format!("{} MiB", bytes >> 20)),
         _ => None,
     }
@@ -200,12 +211,15 @@ mod tests {
 
     #[test]
     fn what_takes_a_simulated_device_minutes_is_left_out_with_its_size() {
-        assert_eq!(too_large(Some(2e8), usize::MAX), None);
+        assert_eq!(too_large(SIMULATED_FLOPS, Some(2e8), usize::MAX), None);
         assert_eq!(
-            too_large(Some(6e10), 0).as_deref(),
+            too_large(SIMULATED_FLOPS, Some(6e10), 0).as_deref(),
             Some("3.0e10 multiply-adds")
         );
-        assert_eq!(too_large(None, 1 << 20), None);
-        assert_eq!(too_large(None, 64 << 20).as_deref(), Some("64 MiB"));
+        assert_eq!(too_large(SIMULATED_FLOPS, None, 1 << 20), None);
+        assert_eq!(
+            too_large(SIMULATED_FLOPS, None, 64 << 20).as_deref(),
+            Some("64 MiB")
+        );
     }
 }

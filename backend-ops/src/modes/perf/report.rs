@@ -20,7 +20,7 @@ pub const SIMULATED: &str = "simulated: counters of one run, not times";
 pub fn lines(case: &dyn Case, info: &DeviceInfo, outcome: &Outcome) -> Vec<String> {
     match outcome {
         Outcome::Unsupported(reason) => vec![format!("not supported [{}] {reason}", info.name)],
-        Outcome::TooLarge(size) => vec![format!("not run: {size} are too much to simulate")],
+        Outcome::TooLarge(size) => vec![too_large(size)],
         Outcome::Failed(reason) => vec![format!("{reason} FAIL")],
         Outcome::Measured {
             flops,
@@ -37,6 +37,10 @@ pub fn lines(case: &dyn Case, info: &DeviceInfo, outcome: &Outcome) -> Vec<Strin
             lines
         }
     }
+}
+
+pub(super) fn too_large(size: &str) -> String {
+    format!("not run: {size} are too much to simulate")
 }
 
 fn is_real_metal(info: &DeviceInfo) -> bool {
@@ -176,10 +180,6 @@ impl Extra {
             ..Self::default()
         }
     }
-
-    pub(super) fn count(&mut self, counters: Option<Counters>) {
-        self.counters = counters.as_ref().map(Into::into);
-    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -218,9 +218,7 @@ pub fn rows(case: &dyn Case, info: &DeviceInfo, outcome: &Outcome) -> Vec<(Row, 
     };
     match outcome {
         Outcome::Unsupported(reason) => refused(false, format!("not supported: {reason}")),
-        Outcome::TooLarge(size) => {
-            refused(true, format!("not run: {size} are too much to simulate"))
-        }
+        Outcome::TooLarge(size) => refused(true, too_large(size)),
         Outcome::Failed(reason) => refused(true, reason.clone()),
         Outcome::Measured {
             flops,

@@ -6,15 +6,6 @@ use ggml_rs::trace::Dispatch;
 /// What every matrix product is named after, and OUT_PROD's direct kernel.
 const PRODUCTS: [&str; 2] = ["kernel_mul_m", "kernel_out_prod_"];
 
-/// Dispatches and threadgroups of some kernels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
-    /// Dispatches.
-    pub dispatches: u64,
-    /// Threadgroups of all of them.
-    pub threadgroups: u64,
-}
-
 /// The product of an op, and what it does besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -37,13 +28,8 @@ pub struct Split {
 /// apart only where a single product comes last, which is an OUT_PROD in one block.
 #[must_use]
 pub fn split(counters: &Counters, dispatches: &[Dispatch]) -> Option<Split> {
-    let is_product = |dispatch: &&Dispatch| {
-        PRODUCTS
-            .iter()
-            .any(|prefix| dispatch.pipeline.starts_with(prefix))
-    };
-    let product = dispatches.iter().find(is_product)?;
-    let products = dispatches.iter().filter(is_product).count();
+    let product = dispatches.iter().find(|dispatch| is_product(dispatch))?;
+    let products = dispatches.iter().filter(|it| is_product(it)).count();
     let last = products == 1 && dispatches.last() == Some(product);
     let alone = dispatches
         .iter()
@@ -61,6 +47,14 @@ pub fn split(counters: &Counters, dispatches: &[Dispatch]) -> Option<Split> {
         others: (dispatches.len() - products) as u64,
         threadgroups,
     })
+}
+
+/// Whether a matrix product was dispatched.
+#[must_use]
+pub fn is_product(dispatch: &Dispatch) -> bool {
+    PRODUCTS
+        .iter()
+        .any(|prefix| dispatch.pipeline.starts_with(prefix))
 }
 
 /// A pipeline's name without its function constants.

@@ -1,9 +1,9 @@
 //! Set `staging`: OUT_PROD with float against half staging, at the sizes for which others published timings.
 //!
-//! On a real device the arms take turns and the table holds times. On the simulated one counters stand in their place:
-//! see [`model`] for how they are known at sizes that it would take ten minutes each to run.
+//! On a real device the arms take turns and the table holds times. On the simulated one counters of a run stand in their place,
+//! at the sizes that it runs within seconds; of the larger ones the table tells what the device answers without a run.
 
-pub mod model;
+mod probe;
 mod table;
 
 use std::io;
@@ -11,13 +11,16 @@ use std::io;
 use ggml_rs::{DType, Route, Staging};
 
 use super::measure::{self, Measured, Outcome};
-use super::{Arm, DIRECT, Sinks};
+use super::parts::Parts;
+use super::{Arm, DIRECT, Sinks, report};
 use crate::case::{Case, CaseGraph, Choices};
 use crate::cases::OutProd;
 use crate::engine::runner::{Settings, Target};
 use crate::engine::session::{Error, Verdict};
 use crate::report::DeviceInfo;
-use model::{Calibration, Work};
+
+/// The most that a simulated device runs here: the smallest size of the table, in each arm.
+const SIMULATED_FLOPS: f64 = 1e10;
 
 const TOKENS: usize = 1024;
 /// m and k: the sizes of the published timings.
@@ -67,10 +70,8 @@ pub struct ArmResult {
     pub product: (String, usize),
     /// Bytes of operands, result and scratch: the device's own answer.
     pub held: usize,
-    /// Its work.
-    pub work: Work,
-    /// How long it takes, on a device with times.
-    pub measured: Option<Measured>,
+    /// How long it takes, or what it does where the device is simulated; or why neither is known.
+    pub measured: Result<Measured, String>,
 }
 
 /// Runs the table on a device.
@@ -92,90 +93,56 @@ pub(super) fn run(
     for line in table::preface(simulated, tensor_api) {
         sinks.line(line)?;
     }
-    let mut failed = false;
-    let mut calibrations: Vec<(DType, Vec<Calibration>)> = Vec::new();
+    let mut verdict = Verdict::NothingRan;
     for case in cases {
         sinks.line(format_args!("\n  {}", case.name()))?;
-        if calibrations
-            .last()
-            .is_none_or(|(weights, _)| *weights != case.type_a)
-        {
-            match calibrate(case.type_a, &arms, target, settings.seed) {
-                Ok(calibration) => calibrations.push((case.type_a, calibration)),
-                Err(reason) => {
-                    sinks.line(format_args!("    {reason} FAIL"))?;
-                    failed = true;
-                    continue;
-                }
-            }
-        }
-        let calibration = &calibrations.last().map_or(&[][..], |(_, all)| all);
-        match results(case, &arms, calibration, target, settings.seed) {
+        match results(case, &arms, target, settings.seed) {
             Ok((results, parts)) => {
                 for line in table::lines(case, &results, parts.as_ref()) {
                     sinks.line(line)?;
                 }
                 write_rows(case, &results, info, sinks)?;
+                let ran = results.iter().any(|result| result.measured.is_ok());
+                if ran && verdict == Verdict::NothingRan {
+                    verdict = Verdict::Passed;
+                }
             }
             Err(reason) => {
                 sinks.line(format_args!("    {reason} FAIL"))?;
-                failed = true;
+                verdict = Verdict::Failed;
             }
         }
     }
     for line in table::closing(simulated, tensor_api) {
         sinks.line(line)?;
     }
-    Ok(if failed {
-        Verdict::Failed
-    } else {
-        Verdict::Passed
-    })
+    Ok(verdict)
 }
 
-/// Small runs of every arm, from which the work of large ones follows. A real device tells no more of them than the pipeline.
-fn calibrate(
-    weights: DType,
-    arms: &[Arm],
-    target: &mut Target,
-    seed: u64,
-) -> Result<Vec<Calibration>, String> {
-    arms.iter()
-        .map(|arm| Calibration::run(weights, *arm, target, seed))
-        .collect()
-}
-
-type Results = (Vec<ArmResult>, Option<super::parts::Parts>);
+type Results = (Vec<ArmResult>, Option<Parts>);
 
 fn results(
     case: &OutProd,
     arms: &[Arm],
-    calibrations: &[Calibration],
     target: &mut Target,
     seed: u64,
 ) -> Result<Results, String> {
-    let (measured, parts) = if target.device().is_simulated() {
-        (vec![None; arms.len()], None)
-    } else {
-        match measure::measure(case, arms, target, seed) {
-            Outcome::Measured { arms, parts, .. } => {
-                let times = arms.into_iter().map(|(_, measured)| Some(measured));
-                (times.collect(), parts)
-            }
-            Outcome::Unsupported(reason) | Outcome::TooLarge(reason) | Outcome::Failed(reason) => {
-                return Err(reason);
-            }
-        }
-    };
-    let results = arms.iter().zip(calibrations).zip(measured);
+    let (measured, parts): (Vec<_>, _) =
+        match measure::measure_up_to(SIMULATED_FLOPS, case, arms, target, seed) {
+            Outcome::Measured { arms, parts, .. } => (
+                arms.into_iter().map(|(_, measured)| Ok(measured)).collect(),
+                parts,
+            ),
+            Outcome::TooLarge(size) => (vec![Err(report::too_large(&size)); arms.len()], None),
+            Outcome::Unsupported(reason) | Outcome::Failed(reason) => return Err(reason),
+        };
+    let results = arms.iter().zip(measured);
     let results = results
-        .map(|((arm, calibration), measured)| {
-            let held = model::held(case, *arm, target).map_err(|error| error.to_string())?;
+        .map(|(&arm, measured)| {
             Ok(ArmResult {
-                arm: *arm,
-                product: calibration.product.clone(),
-                held,
-                work: calibration.work(case, held)?,
+                arm,
+                product: probe::product(case.type_a, arm, target, seed)?,
+                held: probe::held(case, arm, target).map_err(|error| error.to_string())?,
                 measured,
             })
         })

@@ -2,9 +2,9 @@
 
 use super::super::measure::Measured;
 use super::super::parts::Parts;
-use super::super::report::{Extra, SIMULATED, describe_parts, describe_series, fill};
+use super::super::report::{Extra, describe_parts, describe_series, fill};
+use super::super::work::split;
 use super::ArmResult;
-use super::model::CHECK;
 use crate::case::Case;
 use crate::cases::OutProd;
 use crate::report::{DeviceInfo, Row};
@@ -63,7 +63,6 @@ fn published(case: &OutProd, arm: &str) -> &'static str {
 pub fn preface(simulated: bool, tensor_api: bool) -> Vec<String> {
     let mut lines = vec![
         "  held: operands, result and scratch in device memory, the device's own answer at this size".to_owned(),
-        "  moved: what kernels load and store there, computed from shapes: product + temporaries".to_owned(),
         "  published: ms on an Apple M5, measured by the authors of a llama.cpp fork, not here and not with this code".to_owned(),
     ];
     if tensor_api {
@@ -77,11 +76,9 @@ pub fn preface(simulated: bool, tensor_api: bool) -> Vec<String> {
         );
     }
     if simulated {
-        let [m, n, k] = CHECK;
         lines.extend([
-            "  This device is simulated: a CPU that runs a kernel's threads one by one says nothing about a GPU's time, so counters stand in place of times.".to_owned(),
-            "  They are computed for whole tiles from small runs, since one run at these sizes takes up to ten minutes here;".to_owned(),
-            format!("  a run of m={m} n={n} k={k} came out as computed in every counter before the first line of each type of weights."),
+            "  This device is simulated: a CPU that runs a kernel's threads one by one says nothing about a GPU's time, so counters of one run stand in place of times,".to_owned(),
+            "  where the run takes seconds. Threadgroup bytes are those of a small run of the same kernel.".to_owned(),
         ]);
     }
     lines
@@ -103,66 +100,64 @@ pub fn closing(simulated: bool, tensor_api: bool) -> Vec<String> {
 
 /// The lines of a case.
 pub fn lines(case: &OutProd, results: &[ArmResult], parts: Option<&Parts>) -> Vec<String> {
-    let timed = results.iter().any(|result| result.measured.is_some());
-    let mut lines = vec![if timed {
-        format!("    {:<12} {COMMON}  time", "arm", COMMON = common_head())
-    } else {
-        format!(
-            "    {:<12} {COMMON} {:>11} {:>18} {:>12} {:>14} {:>13}",
-            "arm",
-            "dispatches",
-            "threadgroups",
-            "barriers",
-            "matrix FMAs",
-            "relaxed FMAs",
-            COMMON = common_head()
-        )
-    }];
+    let common = format!(
+        "    {:<12} {:>8} {:>9} {:>10}",
+        "arm", "tg bytes", "held MiB", "published"
+    );
+    let measured = match results.first().map(|result| &result.measured) {
+        Some(Ok(Measured::Time(_))) => "  time".to_owned(),
+        Some(Ok(Measured::Work(..))) => {
+            let [dispatches, threadgroups, barriers, fmas, relaxed] = COUNTED;
+            format!("{dispatches:>12} {threadgroups:>13} {barriers:>12} {fmas:>14} {relaxed:>13}")
+        }
+        Some(Err(_)) | None => String::new(),
+    };
+    let mut lines = vec![common + &measured];
     lines.extend(results.iter().map(|result| line(case, result)));
     lines.extend(results.iter().map(|result| {
-        format!(
-            "      {}: {}",
-            result.arm.name.unwrap_or_default(),
-            result.product.0
-        )
+        let name = result.arm.name.unwrap_or_default();
+        format!("      {name}: {}", result.product.0)
     }));
     lines.extend(parts.map(describe_parts));
+    let reasons = results.iter().map(|result| result.measured.as_ref().err());
+    lines.extend(reasons.flatten().take(1).map(|why| format!("    {why}")));
     lines
 }
 
-fn common_head() -> String {
-    format!(
-        "{:>12} {:>9} {:>17} {:>10}",
-        "tg bytes", "held MiB", "moved MiB", "published"
-    )
-}
-
-fn mib(bytes: usize) -> String {
-    format!("{:.0}", bytes as f64 / (1 << 20) as f64)
-}
+/// The columns of a simulated device. Dispatches are those of the product and the rest.
+const COUNTED: [&str; 5] = [
+    "dispatches",
+    "threadgroups",
+    "barriers",
+    "matrix FMAs",
+    "relaxed FMAs",
+];
 
 fn line(case: &OutProd, result: &ArmResult) -> String {
     let name = result.arm.name.unwrap_or_default();
-    let work = &result.work;
-    let moved = format!("{} + {}", mib(work.moved.product), mib(work.moved.rest));
     let common = format!(
-        "    {name:<12} {:>12} {:>9} {moved:>17} {:>10}",
+        "    {name:<12} {:>8} {:>9} {:>10}",
         result.product.1,
-        mib(result.held),
+        format!("{:.0}", result.held as f64 / (1 << 20) as f64),
         published(case, name)
     );
-    if let Some(Measured::Time(timing)) = &result.measured {
-        return format!("{common}  {}", describe_series(timing));
+    match &result.measured {
+        Ok(Measured::Time(timing)) => format!("{common}  {}", describe_series(timing)),
+        Ok(Measured::Work(counters, dispatches)) => {
+            let dispatched = match split(counters, dispatches) {
+                Some(split) => format!("{} + {}", split.products, split.others),
+                None => counters.dispatches.to_string(),
+            };
+            format!(
+                "{common}{dispatched:>12} {:>13} {:>12} {:>14} {:>13}",
+                counters.threadgroups,
+                counters.threadgroup_barriers,
+                counters.simdgroup_fmas,
+                counters.relaxed_fmas
+            )
+        }
+        Err(_) => common,
     }
-    let counters = work.counters.unwrap_or_default();
-    format!(
-        "{common} {:>11} {:>18} {:>12} {:>14} {:>13}",
-        format!("{} + {}", work.product.dispatches, work.rest.dispatches),
-        format!("{} + {}", work.product.threadgroups, work.rest.threadgroups),
-        counters.threadgroup_barriers,
-        counters.simdgroup_fmas,
-        counters.relaxed_fmas
-    )
 }
 
 /// The row of an arm. What upstream's fields have no place for stands behind the parameters.
@@ -170,20 +165,16 @@ pub fn row(case: &OutProd, result: &ArmResult, info: &DeviceInfo) -> (Row, Extra
     let name = result.arm.name.unwrap_or_default();
     let mut row = Row::of_mode("perf", case, info);
     row.op_params.push_str(&format!(
-        ",arm={name},threadgroup_bytes={},held_bytes={},moved_bytes={}",
-        result.product.1,
-        result.held,
-        result.work.moved.product + result.work.moved.rest
+        ",arm={name},threadgroup_bytes={},held_bytes={}",
+        result.product.1, result.held
     ));
-    (row.supported, row.passed) = (true, true);
+    row.supported = true;
+    row.passed = result.measured.is_ok();
     row.memory_kb = result.held as u64 / 1024;
     let mut extra = Extra::of_arm(result.arm);
-    match (&result.measured, result.work.counters) {
-        (Some(measured), _) => fill(&mut row, &mut extra, measured, case.flops(), 0),
-        (None, counters) => {
-            row.error_message = format!("{SIMULATED}, computed for this size");
-            extra.count(counters);
-        }
+    match &result.measured {
+        Ok(measured) => fill(&mut row, &mut extra, measured, case.flops(), 0),
+        Err(why) => row.error_message.clone_from(why),
     }
     (row, extra)
 }
@@ -191,9 +182,10 @@ pub fn row(case: &OutProd, result: &ArmResult, info: &DeviceInfo) -> (Row, Extra
 #[cfg(test)]
 mod tests {
     use ggml_rs::DType;
+    use ggml_rs::sim::Counters;
 
     use super::super::super::Arm;
-    use super::super::{arms, cases, model};
+    use super::super::{arms, cases};
     use super::*;
 
     #[test]
@@ -213,36 +205,35 @@ mod tests {
     #[test]
     fn columns_are_aligned() {
         let case = &cases()[0];
-        let result = |arm: Arm| ArmResult {
+        let result = |arm: Arm, measured| ArmResult {
             arm,
             product: ("kernel_mul_mm_f32_f32".into(), 6144),
             held: 40 << 20,
-            work: model::Work {
-                moved: model::Moved {
-                    product: 300 << 20,
-                    rest: 20 << 20,
-                },
-                product: Default::default(),
-                rest: Default::default(),
-                counters: Some(Default::default()),
-            },
-            measured: None,
+            measured,
         };
-        let results: Vec<_> = arms(false).into_iter().map(result).collect();
-        let text = lines(case, &results, None);
+        let table = |measured: Result<Measured, String>| -> Vec<_> {
+            let results = arms(false).into_iter();
+            let results: Vec<_> = results.map(|arm| result(arm, measured.clone())).collect();
+            lines(case, &results, None)
+        };
+        let text = table(Ok(Measured::Work(Counters::default(), Vec::new())));
         assert_eq!(text.len(), 7);
         assert!(text[..4].iter().all(|line| line.len() == text[0].len()));
-        assert!(
-            text[1].contains("300 + 20") && text[1].contains("3.0-7.3"),
-            "{text:?}"
-        );
+        assert!(text[1].contains("3.0-7.3"), "{text:?}");
+        let text = table(Err("too much".into()));
+        assert_eq!(text.len(), 8);
+        assert!(text[..4].iter().all(|line| line.len() == text[0].len()));
+        assert_eq!(text[7], "    too much");
     }
 
     #[test]
     fn a_simulated_table_says_why_it_has_no_times() {
         let text = preface(true, false).join("\n");
-        assert!(text.contains("simulated") && text.contains("counters stand in place of times"));
-        assert!(text.contains("computed for whole tiles") && text.contains("not here"));
+        assert!(
+            text.contains("simulated")
+                && text.contains("counters of one run stand in place of times")
+        );
+        assert!(text.contains("not here"));
         assert!(!preface(false, false).join("\n").contains("counters"));
     }
 }
