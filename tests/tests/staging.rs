@@ -2,6 +2,8 @@
 //! Counters are those of runs, so of the table's smallest size; larger ones have what the device tells without a run.
 #![cfg(not(target_os = "macos"))]
 
+use std::sync::LazyLock;
+
 use ggml_rs_tests::{Run, backend_ops};
 use serde_json::Value;
 
@@ -22,6 +24,10 @@ fn rows(run: &Run) -> Vec<Value> {
         .collect()
 }
 
+/// The whole table without the tensor API, whose counted runs take seconds.
+static SIMDGROUP: LazyLock<Run> =
+    LazyLock::new(|| perf(&["--set", "staging", "--tensor", "off", "--output", "json"]));
+
 fn of_arm<'a>(rows: &'a [Value], arm: &'a str) -> impl Iterator<Item = &'a Value> {
     rows.iter().filter(move |row| row["arm"] == arm)
 }
@@ -38,8 +44,8 @@ fn field(row: &Value, name: &str) -> usize {
 
 #[test]
 fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
-    let run = perf(&["--set", "staging", "--tensor", "off", "--output", "json"]);
-    let rows = rows(&run);
+    let run = &*SIMDGROUP;
+    let rows = rows(run);
     assert_eq!(
         rows.len(),
         24,
@@ -91,10 +97,8 @@ fn float_staging_takes_twice_the_threadgroup_memory_and_does_the_same_work() {
 /// The arms' product is the same; the direct route does nothing besides, and holds nothing but operands and result.
 #[test]
 fn the_direct_route_makes_no_temporaries() {
-    let args = [
-        "--set", "staging", "--tensor", "off", "-p", "m=1536", "--output", "json",
-    ];
-    let rows = rows(&perf(&args));
+    let mut rows = rows(&SIMDGROUP);
+    rows.retain(|row| field(row, "m") == 1536);
     let (float, direct) = (of_arm(&rows, "simd-float"), of_arm(&rows, "direct"));
     let pairs: Vec<_> = float.zip(direct).collect();
     assert_eq!(pairs.len(), 2);
