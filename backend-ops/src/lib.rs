@@ -4,16 +4,17 @@
 //! ggml's CPU backend where it supports the case. Flags, case strings and output formats are upstream's; the seed, the
 //! reference, the buffers (one per tensor, with sentinels) and the check of the dispatched kernel are ours.
 //!
-//! The binary `backend-ops` is [`cli`] and little else. A program of its own builds a [`session::Session`]:
+//! The folders of its source, each a module:
 //!
-//! - [`case`] says what a case is; [`cases`] holds them, a file for each op; [`data`] fills the operands from a seed;
-//! - [`runner`] runs one case on one device; [`routing`] asserts which kernel did the work;
-//! - [`study`] holds what the stagings of a case are held to against each other;
-//! - [`grad`] checks gradients in place of results, [`threads`] that the number of threads changes none;
-//! - [`exact`] measures single elements, where that is asked for;
-//! - [`pool`] starts processes that run cases, [`worker`] is what they do;
-//! - [`outcome`] holds results, [`report`] prints them;
-//! - [`select`], [`filter`] and [`coverage`] answer which cases and devices there are.
+//! - [`cli`]: the flags, what they must not be together, what the binary runs for them;
+//! - [`select`]: which cases and devices a run is about: `-o`, `-p`, `--test-file`, the coverage;
+//! - [`engine`]: runs one case ([`engine::runner`]) or all ([`engine::session`]), here or in worker processes;
+//! - [`judge`]: holds a result to its reference, its kernel, its bits, the verifier's rules; [`judge::outcome`] is what comes of it;
+//! - [`modes`]: what is done in place of that: gradients, times, support, numbers of threads, barriers;
+//! - [`report`]: prints results, for people and as rows;
+//! - [`cases`]: a folder for each family of ops, a file for each op; [`cases::case`] says what a case is and what its operands hold.
+//!
+//! The binary is [`cli`] and little else. A program of its own builds an [`engine::session::Session`]:
 //!
 //! ```
 //! use backend_ops::cases::Set;
@@ -23,31 +24,22 @@
 //! assert_eq!(gate[0].name(), "OUT_PROD(type_a=f32,type_b=f32,m=256,n=1,k=1,bs=[1,1],nr=[1,1],trans_b=0)");
 //! ```
 
-mod bisect;
-pub mod case;
 pub mod cases;
 pub mod cli;
-pub mod coverage;
-pub mod data;
-pub mod exact;
-pub mod filter;
-pub mod grad;
+pub mod engine;
+pub mod judge;
 pub mod modes;
-pub mod outcome;
-pub mod perf;
-pub mod pool;
-mod quick;
 pub mod report;
-pub mod routing;
-pub mod runner;
-mod schedule;
 pub mod select;
-pub mod session;
-pub mod study;
-pub mod support;
-pub mod test_file;
-pub mod threads;
-pub mod vars;
-pub mod verify;
-mod wire;
-pub mod worker;
+
+// Short paths to what programs and cases name most.
+pub use cases::case;
+pub use cases::case::{data, vars};
+#[doc(no_inline)]
+pub use engine::{pool, runner, session, worker};
+#[doc(no_inline)]
+pub use judge::{exact, outcome, routing, study, verify};
+#[doc(no_inline)]
+pub use modes::{grad, perf, support, threads};
+#[doc(no_inline)]
+pub use select::{coverage, filter, test_file};

@@ -3,6 +3,7 @@
 mod arithmetic;
 pub(crate) mod arrange;
 pub(crate) mod attention;
+pub mod case;
 pub(crate) mod conv;
 mod custom;
 mod glu;
@@ -12,6 +13,7 @@ mod loss;
 pub(crate) mod matmul;
 mod normalize;
 mod optimizer;
+mod quick;
 pub(crate) mod recurrent;
 mod reduce;
 pub(crate) mod rope;
@@ -36,8 +38,7 @@ pub use reduce::{Cumsum, Mean, Sum, SumRows};
 pub use triangle::{Diag, DiagMask, SolveTri, Tri};
 pub use unary::{Clamp, LeakyRelu, Plain, ReluSqr, SiluBack, Snake, Softcap, Unary, Xielu};
 
-use crate::case::{Case, boxed};
-use crate::quick;
+use case::{Case, boxed};
 
 /// The cases of a family of ops.
 type Family = fn() -> Vec<Box<dyn Case>>;
@@ -97,9 +98,9 @@ impl Set {
             Self::Range => matmul::range(),
             Self::Precise => matmul::precise(),
             Self::GroundTruth => matmul::ground_truth(),
-            Self::Perf => crate::perf::cases::cases(),
-            Self::Staging => boxed(crate::perf::staging::cases()).collect(),
-            Self::Blas => boxed(crate::perf::blas::cases()).collect(),
+            Self::Perf => crate::modes::perf::cases::cases(),
+            Self::Staging => boxed(crate::modes::perf::staging::cases()).collect(),
+            Self::Blas => boxed(crate::modes::perf::blas::cases()).collect(),
             Self::Upstream => FAMILIES.iter().flat_map(|cases| cases()).collect(),
             Self::Quick => quick::select(Self::Upstream.cases()),
         }

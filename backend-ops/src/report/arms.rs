@@ -1,6 +1,6 @@
 //! The table of a study's arms, for people.
 
-use crate::study::{Arm, GAIN, MAX_ABS, Path};
+use crate::judge::study::{Arm, GAIN, MAX_ABS, Path};
 
 /// The table's lines; none where there are no arms.
 pub(super) fn lines(arms: &[Arm]) -> Vec<String> {

@@ -8,8 +8,8 @@ use ggml_rs::{Route, Staging};
 
 use super::{DeviceInfo, Header, Report, arms};
 use crate::case::Choices;
-use crate::exact::Exact;
-use crate::outcome::{CaseResult, Outcome, Reduced, Tally, Worst};
+use crate::judge::exact::Exact;
+use crate::judge::outcome::{CaseResult, Outcome, Reduced, Tally, Worst};
 
 const MIB: usize = 1024 * 1024;
 
@@ -335,7 +335,7 @@ mod tests {
     use ggml_rs::check::Difference;
 
     use super::*;
-    use crate::outcome::{Against, Failure};
+    use crate::judge::outcome::{Against, Failure};
     use crate::report::samples;
 
     fn printed(

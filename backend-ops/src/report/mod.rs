@@ -12,7 +12,7 @@ pub use console::{ConsoleReport, Look};
 pub use rows::{Row, RowFormat, RowReport};
 
 use crate::case::Choices;
-use crate::outcome::{CaseResult, Tally};
+use crate::judge::outcome::{CaseResult, Tally};
 
 /// What stands at the top of every report: enough to repeat the run and to know what its numbers mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,7 +125,7 @@ pub trait Report {
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
-    use crate::outcome::Outcome;
+    use crate::judge::outcome::Outcome;
 
     pub fn header() -> Header {
         Header {

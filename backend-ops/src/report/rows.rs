@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::{DeviceInfo, Header, Report};
 use crate::case::Case;
-use crate::grad::Checked;
-use crate::outcome::{CaseResult, Outcome};
-use crate::study::{Arm, MAX_ABS, Path};
+use crate::judge::outcome::{CaseResult, Outcome};
+use crate::judge::study::{Arm, MAX_ABS, Path};
+use crate::modes::grad::Checked;
 
 /// A result as upstream's table `test_backend_ops` holds it: its 16 fields in its order.
 ///
@@ -324,8 +324,8 @@ mod tests {
     use ggml_rs::Staging;
 
     use super::*;
+    use crate::judge::study::Path;
     use crate::report::samples;
-    use crate::study::Path;
 
     fn printed(format: RowFormat, outcome: Outcome) -> String {
         let mut out = Vec::new();

@@ -7,7 +7,7 @@ use ggml_rs::{DType, Route, Staging, Tensor};
 use crate::case::{Case, Choices, Leaves, smaller};
 use crate::cases::{types, views};
 use crate::data::{Operand, OperandData};
-use crate::routing::{Product, Routing};
+use crate::judge::routing::{Product, Routing};
 use crate::vars::Vars;
 
 /// One MUL_MAT case.

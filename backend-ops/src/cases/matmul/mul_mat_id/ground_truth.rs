@@ -6,7 +6,7 @@ use ggml_rs::DType;
 use super::{MulMatId, experts};
 
 /// Rows of 4096 and a batch that gives every expert more and fewer tokens than a tile holds. A device that does not run one
-/// of these fails; what the stagings are held to is in [`crate::study`].
+/// of these fails; what the stagings are held to is in [`crate::judge::study`].
 #[must_use]
 pub fn ground_truth() -> Vec<MulMatId> {
     const TYPES: [DType; 6] = [

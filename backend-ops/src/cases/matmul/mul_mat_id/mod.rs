@@ -15,8 +15,8 @@ pub use ground_truth::ground_truth;
 use crate::case::{Case, Choices, Leaves, Relaxation, relaxed, smaller};
 use crate::cases::types;
 use crate::data::{Operand, OperandData};
-use crate::routing::{ExpertProduct, Routing};
-use crate::study::Study;
+use crate::judge::routing::{ExpertProduct, Routing};
+use crate::judge::study::Study;
 use crate::vars::Vars;
 
 /// Metal runs a batch from so many tokens and so long rows on, else one product of a matrix and a vector per token and expert.

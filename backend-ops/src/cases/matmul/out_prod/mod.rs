@@ -15,7 +15,7 @@ use super::MulMat;
 use crate::case::{Case, Choices, Leaves, Part, Relaxation, relaxed, smaller};
 use crate::cases::arrange::{Cpy, TRANSPOSED, UNPERMUTED};
 use crate::data::{Operand, OperandData};
-use crate::routing::{Product, Routing};
+use crate::judge::routing::{Product, Routing};
 use crate::vars::Vars;
 
 /// Upstream's bound for OUT_PROD. Half staging's rounding (about 8e-8) is far inside: only overflow fails it, which is
