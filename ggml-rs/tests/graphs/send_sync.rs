@@ -11,8 +11,9 @@ use ggml_rs::{
     CustomTask, DType, Device, DeviceKind, Error, ExpertIds, Fallback, FlashAttn, GatedDeltaNet,
     GluOp, Gradients, Graph, Input, Interpolation, Memory, MemoryUse, Output, Param, Params,
     ParamsBuilder, Placement, Plan, PlanOptions, Pool, PoolOptions, Precision, Priority,
-    RegistryOptions, Rope, RopeMode, Route, RowIds, RowIdsOptions, Scale, Scheduler, Shape,
-    SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, ThreadPool, ThreadPoolOptions, TriPart,
+    RegistryOptions, Rope, RopeMode, Route, RowIds, RowIdsOptions, RunOptions, RunReport, Scale,
+    Scheduler, Shape, SoftMax, SortOrder, SsmScan, Staging, Tasks, Tensor, ThreadPool,
+    ThreadPoolOptions, TriPart,
 };
 
 fn send<T: Send>() {}
@@ -51,6 +52,7 @@ fn handles_and_values_are_shared() {
     shared::<MemoryUse>();
     shared::<Assigned>();
     shared::<Dispatch>();
+    shared::<RunReport>();
     shared::<Counters>();
     shared::<Comparison>();
     shared::<Difference>();
@@ -78,6 +80,7 @@ fn options_are_shared() {
     shared::<RopeMode>();
     shared::<Route>();
     shared::<RowIdsOptions>();
+    shared::<RunOptions<'static>>();
     shared::<Scale>();
     shared::<SortOrder>();
     shared::<Staging>();
