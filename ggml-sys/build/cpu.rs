@@ -9,7 +9,7 @@ use super::{
 };
 
 /// C files of the core.
-const CORE_C: [&str; 4] = ["ggml.c", "ggml-alloc.c", "ggml-backward.c", "ggml-quants.c"];
+const CORE_C: [&str; 3] = ["ggml.c", "ggml-alloc.c", "ggml-quants.c"];
 
 /// C++ files of the core.
 const CORE_CPP: [&str; 8] = [

@@ -125,12 +125,6 @@ impl Arena {
         Ok(())
     }
 
-    /// Keeps a context that others filled. The next tensor goes to a new one.
-    pub fn adopt(&mut self, context: Context) {
-        self.contexts.push(context);
-        self.room = 0;
-    }
-
     pub fn into_contexts(self) -> Vec<Context> {
         LAST.set(self.capacity - self.room);
         self.contexts

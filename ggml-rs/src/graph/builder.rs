@@ -3,6 +3,8 @@
 mod needed;
 mod params;
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_char;
@@ -18,6 +20,7 @@ use ggml_sys as sys;
 pub(crate) use params::Leaf;
 
 use self::needed::Marks;
+pub(in crate::graph) use self::needed::{NodeNames, is_leaf};
 use super::arena::{Arena, Context};
 use super::ids::{ID_TYPE, IdKind, IdRule};
 use super::ops::CustomOp;
@@ -32,6 +35,9 @@ use crate::shape::{IntoShape, Shape};
 pub(crate) struct Core {
     id: u64,
     parts: RefCell<Parts>,
+    /// After so many more tensors there is no memory for one.
+    #[cfg(test)]
+    pub fails_after: Cell<Option<usize>>,
 }
 
 #[derive(Default)]
@@ -58,6 +64,8 @@ impl Core {
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             parts: RefCell::default(),
+            #[cfg(test)]
+            fails_after: Cell::new(None),
         }
     }
 
@@ -71,6 +79,8 @@ impl Core {
         op: &'static str,
         make: impl FnOnce(*mut sys::ggml_context) -> *mut sys::ggml_tensor,
     ) -> Result<NonNull<sys::ggml_tensor>> {
+        #[cfg(test)]
+        self.count_down()?;
         let mut parts = self.parts.borrow_mut();
         let context = parts.arena.reserve_tensor()?;
         let tensor = guard::call(op, || make(context))?;
@@ -79,18 +89,38 @@ impl Core {
         Ok(tensor)
     }
 
+    #[cfg(test)]
+    fn count_down(&self) -> Result<()> {
+        match self.fails_after.get() {
+            None => Ok(()),
+            Some(0) => Err(Error::Alloc {
+                what: "tensor descriptions".to_owned(),
+                bytes: 0,
+                detail: "a test says so".to_owned(),
+            }),
+            Some(left) => {
+                self.fails_after.set(Some(left - 1));
+                Ok(())
+            }
+        }
+    }
+
     /// Every tensor so far, in the order of creation.
     pub fn tensors(&self) -> Vec<NonNull<sys::ggml_tensor>> {
         self.parts.borrow().tensors.clone()
     }
 
-    /// Appends tensors that were made in contexts of their own.
-    pub fn adopt(&self, contexts: Vec<Context>, tensors: Vec<NonNull<sys::ggml_tensor>>) {
+    /// Gives up every tensor from this one on; nothing may refer to them.
+    pub fn truncate(&self, first: usize) {
+        self.parts.borrow_mut().tensors.truncate(first);
+    }
+
+    /// Puts the tensors from this one on in another order, in which each still comes after those it depends on.
+    pub fn reorder(&self, first: usize, ordered: Vec<NonNull<sys::ggml_tensor>>) {
         let mut parts = self.parts.borrow_mut();
-        for context in contexts {
-            parts.arena.adopt(context);
-        }
-        parts.tensors.extend(tensors);
+        debug_assert_eq!(parts.tensors.len() - first, ordered.len());
+        parts.tensors.truncate(first);
+        parts.tensors.extend(ordered);
     }
 
     /// Makes a segment of everything from this tensor on; segments in it are part of it.
@@ -435,6 +465,16 @@ pub(super) fn set_name(tensor: NonNull<sys::ggml_tensor>, name: &str) -> Result<
     // SAFETY: the tensor is alive, the name is NUL-terminated and fits.
     unsafe { sys::ggml_set_name(tensor.as_ptr(), name.as_ptr()) };
     Ok(())
+}
+
+/// Names a tensor, with as much of the name as ggml holds.
+pub(in crate::graph) fn name_cut(mut tensor: NonNull<sys::ggml_tensor>, name: &str) {
+    // SAFETY: the tensor is alive, and the builder's alone.
+    let stored = unsafe { &mut tensor.as_mut().name };
+    *stored = [0; sys::GGML_MAX_NAME as usize];
+    let held = name.len().min(stored.len() - 1);
+    let held = (0..=held).rev().find(|&end| name.is_char_boundary(end));
+    store_name(stored, &name[..held.unwrap_or(0)]);
 }
 
 #[cold]

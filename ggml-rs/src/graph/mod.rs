@@ -40,8 +40,8 @@ use std::sync::Arc;
 use ggml_sys as sys;
 
 pub(crate) use arena::{Arena, Context};
+pub(crate) use backward::has_backward;
 pub use backward::{BackwardOptions, Gradients};
-pub(crate) use backward::{has_backward, most_tensors};
 pub use builder::Builder;
 pub(crate) use builder::{Leaf, checked_name, expand};
 pub use experts::ExpertIds;

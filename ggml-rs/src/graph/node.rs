@@ -57,6 +57,12 @@ impl Node {
         f32::from_bits(self.params[index] as u32)
     }
 
+    /// Where a VIEW begins, in bytes from the start of what it is a view of: ggml stores a `size_t` in its first parameters.
+    pub fn view_offset(&self) -> usize {
+        let [low, high] = [self.params[0], self.params[1]].map(|half| u64::from(half as u32));
+        usize::try_from(high << 32 | low).unwrap_or(usize::MAX)
+    }
+
     /// The operand in a place, where the node has one there.
     pub fn slot(&self, index: usize) -> Option<&Layout> {
         self.slots.get(index).and_then(Option::as_ref)

@@ -82,6 +82,18 @@ impl<'g> Tensor<'g> {
         NonNull::new(unsafe { self.ptr.as_ref() }.view_src).unwrap_or(self.ptr)
     }
 
+    /// ggml's number of the op that makes it.
+    pub(super) fn raw_op(self) -> sys::ggml_op {
+        // SAFETY: the builder's tensors live as long as `'g`.
+        unsafe { self.ptr.as_ref() }.op
+    }
+
+    /// The operands of the op that makes it, null in places that it has none in.
+    pub(super) fn raw_sources(self) -> [*mut sys::ggml_tensor; sys::GGML_MAX_SRC as usize] {
+        // SAFETY: the builder's tensors live as long as `'g`.
+        unsafe { self.ptr.as_ref() }.src
+    }
+
     /// The shape.
     pub fn shape(self) -> Shape {
         self.layout().shape()

@@ -595,12 +595,17 @@ pub const OMITTED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the flag is set and cleared around one backward pass, so that another loss can follow",
-        &["ggml_set_loss"],
+        "the backward is ours, composed in Rust of the same ops: Builder::backward, Gradients::of and Gradients::accumulate",
+        &[
+            "ggml_build_backward_expand",
+            "ggml_graph_get_grad",
+            "ggml_graph_get_grad_acc",
+            "ggml_set_loss",
+        ],
     ),
     (
-        "the accumulator of a gradient is the caller's own tensor: Gradients::accumulate",
-        &["ggml_graph_get_grad_acc"],
+        "the builder keeps the list of its tensors; a context is never walked",
+        &["ggml_get_first_tensor", "ggml_get_next_tensor"],
     ),
     (
         "a plan is cancelled between its nodes on the CPU; Metal is asked through its registry like every device",
@@ -746,10 +751,6 @@ pub const THROUGH: &[(&str, &[&str])] = &[
 
 /// Called for our own purposes and not offered under its name: what for.
 pub const INTERNAL: &[(&str, &[&str])] = &[
-    (
-        "the descriptions in a context are walked to poison or to find what backward made",
-        &["ggml_get_first_tensor", "ggml_get_next_tensor"],
-    ),
     (
         "bytes behind a tensor, and what watches them",
         &["ggml_new_tensor_1d"],

@@ -84,6 +84,7 @@ fn check(
         Err(error) => return not_computable(error),
         Ok(report) => report,
     };
+    result.hash = Some(report.hash);
     let checked = Checked::new(&report, training.trained, training.untrained);
     let checked = result.gradient.insert(Box::new(checked));
     verdict(&report, checked)?;

@@ -8,7 +8,7 @@ use super::subject::{Given, Subject};
 use crate::check::Interpreter;
 use crate::dtype::DType;
 use crate::error::{Call, Moved, Result};
-use crate::graph::{Builder, Graph, Input, Output, Tensor, most_tensors, node};
+use crate::graph::{Builder, Graph, Input, Output, Tensor, node};
 
 /// A derivative, or the differences on both sides of a kink.
 pub type Slopes = Vec<std::result::Result<Slope, Slope>>;
@@ -21,8 +21,6 @@ pub struct Forward {
     trained: Vec<(String, usize)>,
     /// The terms of the loss.
     terms: Output,
-    /// The most tensors that a backward makes for one of its nodes.
-    pub tensors_per_node: usize,
 }
 
 impl Forward {
@@ -32,7 +30,7 @@ impl Forward {
         seed: u64,
         build: &impl for<'g> Fn(Builder<'g>) -> Result<Subject<'g>>,
     ) -> Result<Self> {
-        let (graph, (given, trained, terms, tensors_per_node)) = Graph::build(|g| {
+        let (graph, (given, trained, terms)) = Graph::build(|g| {
             let Subject {
                 result,
                 mut given,
@@ -40,21 +38,15 @@ impl Forward {
             } = build(g)?;
             let (terms, weights) = terms(call, g, result, seed)?;
             given.push(weights);
-            // Without an input there is nothing to measure; the caller says so.
-            let tensors_per_node = match trained.is_empty() {
-                true => 0,
-                false => most_tensors(call, terms.sum().moved_to(call.at)?)?,
-            };
             let trained = trained.into_iter();
             let trained: Vec<_> = trained.map(|input| (input.name, input.index)).collect();
-            Ok((given, trained, g.output("terms", terms)?, tensors_per_node))
+            Ok((given, trained, g.output("terms", terms)?))
         })?;
         Ok(Self {
             graph,
             given,
             trained,
             terms,
-            tensors_per_node,
         })
     }
 

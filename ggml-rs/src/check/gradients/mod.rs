@@ -27,6 +27,7 @@ mod report;
 mod subject;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use data::Data;
 pub use inputs::Inputs;
@@ -179,10 +180,13 @@ pub fn gradients_of(
     let mut expected = Expected::new(call, &forward, &formulas, options)?;
     let formula = expected.compare(call, &formulas, options.formula_tolerance, options.floor)?;
     let (mut device, mut on_cpu) = (None, BTreeSet::new());
+    let mut hasher = DefaultHasher::new();
     for placement in PLACEMENTS {
         let (got, elsewhere) =
             Backward::build(call, options, &build)?.compute(call, options.device, placement)?;
         on_cpu.extend(elsewhere);
+        let bits = got.iter().flatten().map(|value| value.to_bits());
+        bits.for_each(|bits| bits.hash(&mut hasher));
         expected.look_closer(call, &forward, &got, options)?;
         let found = expected.compare(call, &got, options.tolerance, options.floor)?;
         device = Some(device.map_or(found.clone(), |worst| larger(worst, found)));
@@ -193,7 +197,7 @@ pub fn gradients_of(
         of: expected.of(),
         kinks: expected.kinks(),
         ops: forward.ops(),
-        tensors_per_node: forward.tensors_per_node,
+        hash: hasher.finish(),
         on_cpu,
         formula,
         device: device.ok_or_else(|| no_input(call))?,

@@ -50,8 +50,8 @@ pub struct GradientReport {
     pub kinks: usize,
     /// The ops of the graph without its backward, as ggml names them.
     pub ops: BTreeSet<String>,
-    /// The most tensors that a backward makes for one node of it. The check fails for more than a backward reserves.
-    pub tensors_per_node: usize,
+    /// A hash of the bits of what the device computed, in every placement: equal where two runs agree bit for bit.
+    pub hash: u64,
     /// The ops that the CPU computed for a device that does not run them. Empty where the CPU is the device.
     pub on_cpu: BTreeSet<String>,
     /// The worst element of the formulas: the graph's own backward nodes, evaluated in double precision. The tolerance covers

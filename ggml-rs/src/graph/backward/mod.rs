@@ -30,24 +30,25 @@
 //! of `im2col` and of `diag_mask_inf` and `diag_mask_zero`, which the CPU alone computes.
 
 mod check;
-mod expand;
-mod measure;
+mod engine;
+mod grad;
+mod gradients;
 mod recompute;
 mod rules;
 mod writes;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use ggml_sys as sys;
 
 use super::{Builder, Route, Staging, Tensor};
 use crate::dtype::DType;
-use crate::error::{Call, Checked, Placed, Refused, Result, here};
+use crate::error::{Call, Checked, Moved, Placed, Refused, Result, here};
 use crate::layout::Refusal;
 
-pub(crate) use measure::most_tensors;
 pub(crate) use rules::has_backward;
 
 /// A tensor of ggml's that the builder keeps alive.
@@ -271,22 +272,39 @@ impl<'g> Builder<'g> {
         recompute::check(at, again.clone())?;
         let differentiated = forward.iter().filter(|tensor| needed.contains(tensor));
         writes::check(at, &all, differentiated.chain(again).copied())?;
-        let mut made = expand::backward(call, &forward, loss.ptr(), &needed)?;
-        let first = made.tensors.clone();
-        if !segments.is_empty() {
-            recompute::rewire(&all, &segments, &mut made)?;
+        let made = self.append(&all, &segments, options, || {
+            engine::run(self, &forward, loss, &needed)
+        });
+        if made.is_err() {
+            self.core().truncate(all.len());
         }
-        self.core().adopt(made.contexts, made.tensors);
-        if let Some(staging) = options.staging {
-            self.stage(&first, staging)?;
-        }
-        if let Some(route) = options.route {
-            self.route(&first, route)?;
-        }
+        let made = made.moved_to(at)?;
+        engine::name(&forward, &made);
         Ok(Gradients {
             builder: self,
             by_param: made.gradients,
         })
+    }
+
+    /// Makes a backward's nodes behind `all`, the builder's tensors so far, and sets what the options ask for on them, and not on
+    /// what is computed again.
+    fn append<T>(
+        self,
+        all: &[Raw],
+        segments: &[Range<usize>],
+        options: BackwardOptions,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let gradients = make()?;
+        let made = self.core().tensors().split_off(all.len());
+        if let Some(staging) = options.staging {
+            self.stage(&made, staging)?;
+        }
+        if let Some(route) = options.route {
+            self.route(&made, route)?;
+        }
+        recompute::rewire(self.core(), all, segments, &made)?;
+        Ok(gradients)
     }
 
     /// Marks what `segment` makes: a backward computes it again instead of keeping it in memory.
@@ -388,5 +406,79 @@ fn check_staging(staging: Option<Staging>) -> Checked {
             "backward",
             format!("{other:?}: the products of a backward stage both operands alike"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::graph::{Graph, node};
+
+    /// Ops of several rules, gradients that are added, a window of one, and a segment that is computed again.
+    fn loss<'g>(g: Builder<'g>) -> Result<Tensor<'g>> {
+        let (w, _) = g.input("w", DType::F32, [4, 4])?;
+        let (x, _) = g.input("x", DType::F32, [4, 3])?;
+        let w = w.set_param()?;
+        let y = g.checkpoint(|| w.mul_mat(x)?.gelu()?.soft_max())?;
+        let part = w.view([2, 3], [16, 48, 48], 8)?.sqr()?.sum()?;
+        y.mul(y)?.sum()?.add(part)
+    }
+
+    fn named(g: Builder<'_>) -> Vec<(Raw, String)> {
+        let tensors = g.core().tensors().into_iter();
+        // SAFETY: the builder keeps its tensors alive.
+        tensors
+            .map(|tensor| (tensor, unsafe { node::name(tensor) }))
+            .collect()
+    }
+
+    #[test]
+    fn a_failure_at_any_node_leaves_the_builder_as_it_was() {
+        let options = BackwardOptions::default()
+            .staging(Staging::Float)
+            .route(Route::Direct);
+        let mut failures = 0;
+        Graph::build(|g| {
+            let loss = loss(g)?;
+            let (before, segments) = (named(g), g.core().segments());
+            for k in 0.. {
+                g.core().fails_after.set(Some(k));
+                let made = g.backward_with(loss, options);
+                g.core().fails_after.set(None);
+                let Err(error) = made else { break };
+                assert!(matches!(error, Error::Alloc { .. }), "{error}");
+                assert_eq!(named(g), before, "after {k} tensors");
+                assert_eq!(g.core().segments(), segments);
+                failures += 1;
+            }
+            g.output("loss", loss)
+        })
+        .unwrap();
+        assert!(failures > 30, "{failures}");
+    }
+
+    #[test]
+    fn gradients_are_named_after_what_they_belong_to() {
+        Graph::build(|g| {
+            let loss = loss(g)?;
+            let before = g.core().tensors().len();
+            let gradients = g.backward(loss)?;
+            let (w, of_w) = {
+                let w = Tensor::new(g.core().tensors()[0], g)?;
+                (w, gradients.of(w)?)
+            };
+            // SAFETY: the builder keeps its tensors alive.
+            let name = |tensor: Tensor<'_>| unsafe { node::name(tensor.ptr()) };
+            assert_eq!(name(of_w), "grad for w");
+            let made = named(g).split_off(before);
+            let of_nodes = made
+                .iter()
+                .filter(|(_, name)| name.starts_with("grad for node_"));
+            assert!(of_nodes.count() > 5);
+            assert_eq!(name(w), "w");
+            g.output("dw", of_w)
+        })
+        .unwrap();
     }
 }

@@ -9,11 +9,9 @@ use std::ptr::null_mut;
 
 use ggml_sys as sys;
 
-use super::expand::Made;
 use super::{Raw, check, writes};
-use crate::error::{At, Error, Result};
-use crate::graph::Context;
-use crate::guard;
+use crate::error::{At, Result};
+use crate::graph::builder::Core;
 
 /// Refuses to compute again what writes in place, or calls the user: a second time would not give the same values.
 ///
@@ -31,32 +29,35 @@ pub(super) fn check<'a>(at: At, mut again: impl Iterator<Item = &'a Raw>) -> Res
     }
 }
 
-/// Makes the nodes of `made` read copies of the segments' inner tensors, and places the copies among them.
+/// Makes the nodes of `made`, which follow `all` in the builder, read copies of the segments' inner tensors, and places the copies
+/// among them.
 ///
 /// # Errors
 /// [`Error::Alloc`]; [`Error::Internal`].
-pub(super) fn rewire(all: &[Raw], segments: &[Range<usize>], made: &mut Made) -> Result<()> {
+pub(super) fn rewire(
+    core: &Core,
+    all: &[Raw],
+    segments: &[Range<usize>],
+    made: &[Raw],
+) -> Result<()> {
     let inner = inner(all, segments);
     if inner.is_empty() {
         return Ok(());
     }
-    // SAFETY: a constant of ggml's, without arguments.
-    let overhead = unsafe { sys::ggml_tensor_overhead() };
     let mut copies = Copies {
+        core,
         inner,
-        context: Context::new(overhead.saturating_mul(all.len()))?,
         by_original: HashMap::new(),
     };
-    let mut ordered = Vec::with_capacity(made.tensors.len());
-    for &tensor in &made.tensors {
+    let mut ordered = Vec::with_capacity(made.len());
+    for &tensor in made {
         for source in operands(tensor) {
             copies.make(source, &mut ordered)?;
         }
         copies.redirect(tensor);
         ordered.push(tensor);
     }
-    made.tensors = ordered;
-    made.contexts.push(copies.context);
+    core.reorder(all.len(), ordered);
     Ok(())
 }
 
@@ -93,13 +94,13 @@ fn operands(tensor: Raw) -> impl Iterator<Item = Raw> {
         .filter(move |&source| source != tensor)
 }
 
-struct Copies {
+struct Copies<'c> {
+    core: &'c Core,
     inner: HashSet<Raw>,
-    context: Context,
     by_original: HashMap<Raw, Raw>,
 }
 
-impl Copies {
+impl Copies<'_> {
     /// Makes the copy of an inner tensor and of the inner tensors that it needs, each after its operands. Iterative: a segment
     /// may be deeper than the stack.
     fn make(&mut self, tensor: Raw, ordered: &mut Vec<Raw>) -> Result<()> {
@@ -128,13 +129,9 @@ impl Copies {
     fn copy(&mut self, original: Raw) -> Result<Raw> {
         // SAFETY: the builder keeps its tensors alive.
         let from = unsafe { original.as_ref() };
-        // SAFETY: the context has room for a copy of every tensor; `ne` has four entries that ggml itself wrote.
-        let copy = guard::call("ggml_new_tensor", || unsafe {
-            sys::ggml_new_tensor(self.context.as_ptr(), from.type_, 4, from.ne.as_ptr())
-        })?;
-        let mut copy = Raw::new(copy).ok_or_else(|| Error::Internal {
-            step: "ggml_new_tensor",
-            message: "no tensor was made".into(),
+        // SAFETY: `ne` has four entries that ggml itself wrote.
+        let mut copy = self.core.create("ggml_new_tensor", |context| unsafe {
+            sys::ggml_new_tensor(context, from.type_, 4, from.ne.as_ptr())
         })?;
         // SAFETY: the copy is new, and nothing else refers to it.
         let to = unsafe { copy.as_mut() };

@@ -1,4 +1,4 @@
-//! Which ops have a backward, and what it takes: the counterpart of `ggml_compute_backward` and our `ggml-backward.c`.
+//! Which ops have a backward, and what it takes. What it makes is in `gradients`.
 
 use ggml_sys as sys;
 
@@ -134,10 +134,9 @@ pub(super) fn reads_result(op: Op) -> bool {
     )
 }
 
-/// The places whose tensors make ggml count a node as one that needs a gradient, if they need one themselves.
+/// The places whose tensors make a node one that needs a gradient, if they need one themselves.
 ///
-/// More than those that a gradient flows to: what a rule takes for a constant counts too, so that it is found and refused. Mirrors
-/// `ggml_build_backward_expand` and our `ggml_backward_is_flat`, by what they leave out.
+/// More than those that a gradient flows to: what a rule takes for a constant counts too, so that it is found and refused.
 pub(super) fn counted(op: Option<Op>) -> impl Iterator<Item = usize> {
     let ignored: &[usize] = match op {
         Some(op) if rule(op) == Rule::Flat => &ALL,
@@ -154,7 +153,7 @@ const ALL: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// Why a node of an op that has a backward has none all the same; `needs` says which of its places need a gradient.
 ///
-/// Each refusal mirrors an assertion of ggml's, or what a rule takes for granted.
+/// Each refusal is of what a gradient takes for granted.
 pub(super) fn refusal(tensor: Raw, node: &Node, needs: impl Fn(usize) -> bool) -> Option<String> {
     let rule = rule(node.op);
     if let Rule::Missing(why) = rule {
@@ -223,7 +222,7 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
     match node.op {
         // SAFETY: the builder keeps its tensors alive.
         Op::View if unsafe { tensor.as_ref() }.op == sys::GGML_OP_VIEW => {
-            view(a, &node.dst, view_offset(node))
+            view(a, &node.dst, node.view_offset())
         }
         Op::Pad if node.params[8] != 0 => Some("circular padding has no backward".to_owned()),
         Op::GroupNorm if a.ne[2] % node.params[0].max(1) as usize != 0 => {
@@ -255,12 +254,6 @@ fn parameters(tensor: Raw, node: &Node, needs: &impl Fn(usize) -> bool) -> Optio
 
 /// Whole numbers up to here are exact in f32, in which ids are compared.
 const EXACT: usize = 1 << 24;
-
-/// Where a view begins, in bytes from the start of what it is a view of: ggml stores a `size_t` in its first parameters.
-fn view_offset(node: &Node) -> usize {
-    let [low, high] = [node.params[0], node.params[1]].map(|half| u64::from(half as u32));
-    usize::try_from(high << 32 | low).unwrap_or(usize::MAX)
-}
 
 /// A gradient is added to the part that was viewed, row by row and by several threads, in a contiguous tensor.
 fn view(of: &Layout, dst: &Layout, offset: usize) -> Option<String> {

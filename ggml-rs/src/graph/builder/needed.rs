@@ -129,7 +129,7 @@ impl<'t> Marks<'t> {
 }
 
 /// The names that ggml gives nodes without one, for their places among the nodes: its printf takes as long as making the node.
-struct NodeNames {
+pub(in crate::graph) struct NodeNames {
     /// The name of the place that comes next.
     next: [c_char; Self::LEN],
     /// Where its digits end.
@@ -141,7 +141,7 @@ impl NodeNames {
     /// Room for the digits of any place, and a NUL.
     const LEN: usize = 32;
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut next = [0; Self::LEN];
         let first = Self::PREFIX.iter().chain(b"0");
         for (stored, &byte) in next.iter_mut().zip(first) {
@@ -152,7 +152,7 @@ impl NodeNames {
     }
 
     /// Names the node of the next place, unless it has a name.
-    fn give(&mut self, node: &mut sys::ggml_tensor) {
+    pub fn give(&mut self, node: &mut sys::ggml_tensor) {
         if node.name[0] == 0 {
             node.name[..Self::LEN].copy_from_slice(&self.next);
         }
@@ -192,7 +192,7 @@ fn writes_what_lasts(tensor: Pointer) -> bool {
 }
 
 /// Whether ggml keeps a tensor apart from the nodes, whose order is that of the run.
-fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
+pub(in crate::graph) fn is_leaf(tensor: &sys::ggml_tensor) -> bool {
     tensor.op == sys::GGML_OP_NONE && tensor.flags & sys::GGML_TENSOR_FLAG_PARAM == 0
 }
 

@@ -193,6 +193,42 @@ impl<'g> Tensor<'g> {
         self.rope_node("rope_back", positions, options, sys::ggml_rope_multi_back)
     }
 
+    /// The same for the parameters of a ROPE node, which were checked when that was made.
+    pub(in crate::graph) fn rope_back_like(
+        self,
+        positions: Tensor<'g>,
+        factors: Option<Tensor<'g>>,
+        params: &[i32; 16],
+    ) -> Result<Self> {
+        let float = |index: usize| f32::from_bits(params[index] as u32);
+        let mut sections = [params[11], params[12], params[13], params[14]];
+        let factors = factors.map_or(std::ptr::null_mut(), Tensor::as_ptr);
+        // SAFETY: the tensors are alive, the sections four numbers; `self` has the shape of the node's operand, so ggml's
+        // assertions hold as they did for the node.
+        self.make("rope_back", |context| unsafe {
+            let node = sys::ggml_rope_multi_back(
+                context,
+                self.as_ptr(),
+                positions.as_ptr(),
+                factors,
+                params[1],
+                sections.as_mut_ptr(),
+                params[2],
+                params[4],
+                float(5),
+                float(6),
+                float(7),
+                float(8),
+                float(9),
+                float(10),
+            );
+            if params[15] != 0 {
+                sys::ggml_rope_set_offset(node, params[15]);
+            }
+            node
+        })
+    }
+
     #[track_caller]
     fn rope_node(
         self,

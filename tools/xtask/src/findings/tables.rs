@@ -10,7 +10,7 @@ const SECTIONS: [(&str, &str); 5] = [
     ("metal-host", "Metal: host"),
     ("cpu", "CPU"),
     ("blas", "BLAS"),
-    ("backward", "Graphs and the backward"),
+    ("graphs", "Graphs"),
 ];
 
 /// What is wrong with the findings: each line names the patch.

@@ -93,6 +93,17 @@ impl<'g> Tensor<'g> {
         self.im2col_back_node(kernel, signal, [s, 0, p, 0, d, 0], false)
     }
 
+    /// The same for the parameters of an IM2COL node, which were checked when that was made.
+    pub(in crate::graph) fn im2col_back_like(
+        self,
+        kernel: Tensor<'g>,
+        image: Shape,
+        params: &[i32; 16],
+    ) -> Result<Self> {
+        let &[s0, s1, p0, p1, d0, d1, planar, ..] = params;
+        self.im2col_back_node(kernel, image, [s0, s1, p0, p1, d0, d1], planar == 1)
+    }
+
     #[track_caller]
     fn im2col_back_node(
         self,

@@ -178,6 +178,23 @@ impl<'g> Tensor<'g> {
     }
 }
 
+impl<'g> Tensor<'g> {
+    /// The same for the parameters of a POOL_2D node, which were checked when that was made.
+    pub(in crate::graph) fn pool_2d_back_like(
+        self,
+        image: Tensor<'g>,
+        params: &[i32; 16],
+    ) -> Result<Self> {
+        let &[pool, k0, k1, s0, s1, p0, p1, ..] = params;
+        let [p0, p1] = [p0, p1].map(|p| p as f32);
+        // SAFETY: the tensors are alive; ggml_pool_2d_back asserts nothing, and `self` has the shape of the node.
+        self.make("pool_2d_back", |context| unsafe {
+            let (a, image, pool) = (self.as_ptr(), image.as_ptr(), pool as sys::ggml_op_pool);
+            sys::ggml_pool_2d_back(context, a, image, pool, k0, k1, s0, s1, p0, p1)
+        })
+    }
+}
+
 fn check_pool_1d(a: Layout, options: Pool1d) -> Checked {
     let refusal = Refusal {
         op: "pool_1d",
