@@ -2,6 +2,8 @@
 //!
 //! They share a target folder and compiled objects of ggml, so they run one after the other. Cargo must have the registry
 //! packages of this workspace, or be able to fetch them.
+//!
+//! Those that fetch, vendor or package everything first take minutes each: they run with `--include-ignored`, by `.ci/nightly`.
 
 mod project;
 
@@ -39,15 +41,19 @@ fn main() -> ExitCode {
     let trials = vec![
         trial("by_path", by_path),
         trial("build_script_of_a_dependant", build_script_of_a_dependant),
-        trial("by_git", by_git),
-        trial("vendored_offline", vendored_offline),
-        trial(
+        trial("documentation_without_network_or_compiler", documentation),
+        nightly("by_git", by_git),
+        nightly("vendored_offline", vendored_offline),
+        nightly(
             "packages_without_the_checkout",
             packages_without_the_checkout,
         ),
-        trial("documentation_without_network_or_compiler", documentation),
     ];
     libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn nightly(name: &'static str, test: fn() -> Result<Option<String>>) -> Trial {
+    trial(name, test).with_ignored_flag(true)
 }
 
 /// A test that may say why it cannot run here, which is a failure where tools are required.
