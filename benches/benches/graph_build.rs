@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p ggml-rs-benches --bench graph_build` prints both times and their ratio, from rounds that alternate. The two
 //! graphs must have as many nodes and give the same bits. Where the machine is not quiet, count instructions instead: with
-//! `--only safe` or `--only c`, and `--builds N`, it builds one of them alone, for `perf stat` or callgrind.
+//! `--only safe` or `--only c`, and `--builds N`, it builds one of them alone, for `perf stat` or callgrind; `--only backward` builds
+//! the first with its gradients, to compare with another version of this library.
 
 #[path = "graph_build/by_hand.rs"]
 mod by_hand;
@@ -72,6 +73,7 @@ fn only(arm: &str, builds: usize) -> Result<()> {
         match arm {
             "safe" => drop(black_box(safe::build()?)),
             "c" => drop(black_box(by_hand::Built::new())),
+            "backward" => drop(black_box(safe::build_with_backward()?)),
             // What starting up costs, to be subtracted.
             _ => {}
         }

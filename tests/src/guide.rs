@@ -21,6 +21,11 @@ pages! {
     Porting: "porting.md",
 }
 
+/// The first program.
+#[doc = include_str!("../../README.md")]
+#[allow(dead_code, reason = "only its documentation is of use")]
+struct Readme;
+
 /// Programs written before public names changed, against the aliases that keep them.
 #[doc = include_str!("../older/guide.md")]
 #[allow(dead_code, reason = "only its documentation is of use")]

@@ -8,13 +8,16 @@ use ggml_rs::{
 use super::{EPS, HEAD, HEADS, LAYERS, SCALE, TOKENS, WEIGHTS, WIDTH, values};
 
 /// One layer: attention and a gated feed-forward part, each with its residual.
-fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<Tensor<'g>> {
+fn layer<'g>(
+    g: Builder<'g>,
+    inputs: &mut Vec<(Tensor<'g>, Input)>,
+    x: Tensor<'g>,
+) -> Result<Tensor<'g>> {
     let mut weight = |index: usize| -> Result<Tensor<'g>> {
         let (name, shape) = WEIGHTS[index];
         let name = str::from_utf8(name.to_bytes()).expect("names are ASCII");
-        let (tensor, input) = g.input(name, DType::F32, shape)?;
-        inputs.push(input);
-        Ok(tensor)
+        inputs.push(g.input(name, DType::F32, shape)?);
+        Ok(inputs[inputs.len() - 1].0)
     };
     let heads = [HEAD, HEADS, TOKENS];
     let h = x.rms_norm(EPS)?.mul(weight(0)?)?;
@@ -48,13 +51,36 @@ fn layer<'g>(g: Builder<'g>, inputs: &mut Vec<Input>, x: Tensor<'g>) -> Result<T
 /// The graph, its inputs in order, and its output.
 pub fn build() -> Result<(Graph, (Vec<Input>, Output))> {
     Graph::build(|g| {
-        let (mut x, input) = g.input("x", DType::F32, [WIDTH, TOKENS])?;
-        let mut inputs = vec![input];
-        for _ in 0..LAYERS {
-            x = layer(g, &mut inputs, x)?;
-        }
-        Ok((inputs, g.output("y", x.scale(0.5)?)?))
+        let (inputs, y) = forward(g)?;
+        let inputs = inputs.into_iter().map(|(_, input)| input).collect();
+        Ok((inputs, g.output("y", y)?))
     })
+}
+
+/// The same ops with their backward: the gradient of the sum of all results for every weight.
+pub fn build_with_backward() -> Result<Graph> {
+    let (graph, ()) = Graph::build(|g| {
+        let (inputs, y) = forward(g)?;
+        for &(weight, _) in &inputs[1..] {
+            weight.set_param()?;
+        }
+        let gradients = g.backward(y.sum()?)?;
+        for &(weight, _) in &inputs[1..] {
+            g.output("dw", gradients.of(weight)?)?;
+        }
+        Ok(())
+    })?;
+    Ok(graph)
+}
+
+/// The inputs and the result.
+fn forward<'g>(g: Builder<'g>) -> Result<(Vec<(Tensor<'g>, Input)>, Tensor<'g>)> {
+    let mut inputs = vec![g.input("x", DType::F32, [WIDTH, TOKENS])?];
+    let mut x = inputs[0].0;
+    for _ in 0..LAYERS {
+        x = layer(g, &mut inputs, x)?;
+    }
+    Ok((inputs, x.scale(0.5)?))
 }
 
 /// The graph with memory and values, on one thread of the CPU.
