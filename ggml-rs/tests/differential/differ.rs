@@ -286,11 +286,14 @@ fn one(
         false => seen.first(way.kind()),
     };
     match first {
-        Some((other, bytes)) if *bytes != got => Found::Wrong(format!(
-            "other bits than {}: {}",
-            other.name(),
-            difference(bytes, &got)
-        )),
+        // A fused kernel begins a sum at +0, or adds no bias of +0: it may give the other zero than its nodes one by one.
+        Some((other, bytes)) if !reference.agree(bytes, &got, way.kind() != "CPU") => {
+            Found::Wrong(format!(
+                "other bits than {}: {}",
+                other.name(),
+                difference(bytes, &got)
+            ))
+        }
         Some(_) => Found::Right { part, divided },
         None => {
             seen.0.push((way, got));

@@ -7,7 +7,7 @@ use ggml_rs::quantize::dequantize;
 use ggml_rs::{DType, Device, Result};
 
 use crate::program::{Built, Program};
-use crate::rounding::{self, Noise, On, SAFETY};
+use crate::rounding::{self, Noise, On, SAFETY, Size};
 
 /// Bytes of outputs, and of parameters after the run.
 pub type Bytes = Vec<Vec<u8>>;
@@ -33,7 +33,7 @@ pub struct Wrong {
     pub bound: f64,
 }
 
-/// Runs with errors that a first comparison takes, and one that failed.
+/// Runs with errors that a first comparison takes, and one that failed; as many of the largest errors if that failed too.
 const FEW: u64 = 4;
 const MANY: u64 = 80;
 
@@ -59,7 +59,7 @@ impl<'a> Reference<'a> {
         Ok(in_range.then_some(reference))
     }
 
-    fn evaluate(&self, noise: Option<(u64, On)>) -> Result<(Vec<Vec<f64>>, bool)> {
+    fn evaluate(&self, noise: Option<(u64, On, Size)>) -> Result<(Vec<Vec<f64>>, bool)> {
         for (param, at) in &self.built.params {
             param.set_bytes(&self.program.bytes(*at))?;
         }
@@ -67,11 +67,12 @@ impl<'a> Reference<'a> {
         for (input, at) in &self.built.inputs {
             interpreter.set_bytes(input, &self.program.bytes(*at))?;
         }
-        let source = RefCell::new(Noise::new(noise.map_or(0, |(seed, _)| seed)));
+        let (seed, size) = noise.map_or((0, Size::Op), |(seed, _, size)| (seed, size));
+        let source = RefCell::new(Noise::new(seed, size));
         let in_range = Cell::new(true);
         interpreter.run_changed(&|site, values| {
             let mut source = source.borrow_mut();
-            let noise = noise.map(|(_, on)| (&mut *source, on));
+            let noise = noise.map(|(_, on, _)| (&mut *source, on));
             rounding::change(site, values, noise);
             if site.operand.is_none() && !values.iter().all(|&x| rounding::in_range(site.dtype, x))
             {
@@ -86,18 +87,19 @@ impl<'a> Reference<'a> {
         Ok((values, in_range.get()))
     }
 
-    /// Adds runs with errors to what values spread by.
-    fn spread(&mut self, on: On, runs: std::ops::Range<u64>) -> Result<()> {
+    /// Adds runs with errors of this size to what values spread by.
+    fn spread(&mut self, on: On, size: Size, runs: std::ops::Range<u64>) -> Result<()> {
         let zeros = || self.exact.iter().map(|x| vec![0.0; x.len()]).collect();
         let mut spread: Vec<Vec<f64>> = self.spreads[on as usize].take().unwrap_or_else(zeros);
         for run in runs {
-            let (values, _) = self.evaluate(Some((self.program.seed ^ (run + 1) << 20, on)))?;
+            let seed = self.program.seed ^ (run + 1) << 20;
+            let (values, _) = self.evaluate(Some((seed, on, size)))?;
             let all = spread.iter_mut().zip(&values).zip(&self.exact);
             for ((spread, values), exact) in all {
                 for ((spread, value), exact) in spread.iter_mut().zip(values).zip(exact) {
                     let difference = match value == exact {
                         true => 0.0,
-                        false => (value - exact).abs(),
+                        false => (value - exact).abs() / size.times(),
                     };
                     // What may be NaN may be anything.
                     *spread = if difference.is_nan() {
@@ -112,13 +114,26 @@ impl<'a> Reference<'a> {
         Ok(())
     }
 
+    /// Whether two runs of a device gave the same, but for the sign of zeros where `fused`.
+    pub fn agree(&self, a: &Bytes, b: &Bytes, fused: bool) -> bool {
+        a.iter().zip(b).zip(&self.dtypes).all(|((a, b), &dtype)| {
+            a == b
+                || fused && dtype == DType::F32 && {
+                    let words = a.chunks(4).zip(b.chunks(4));
+                    words
+                        .into_iter()
+                        .all(|(a, b)| a == b || is_zero(a) && is_zero(b))
+                }
+        })
+    }
+
     /// Compares what a device gave: the largest part of what it may differ by that it does, or what is wrong.
     ///
     /// # Errors
     /// As the interpreter's.
     pub fn compare(&mut self, on: On, got: &Bytes) -> Result<std::result::Result<f64, Wrong>> {
         if self.spreads[on as usize].is_none() {
-            self.spread(on, 0..FEW)?;
+            self.spread(on, Size::Op, 0..FEW)?;
         }
         let got: Vec<Vec<f64>> = got
             .iter()
@@ -126,11 +141,15 @@ impl<'a> Reference<'a> {
             .map(|(bytes, &dtype)| widened(dtype, bytes))
             .collect::<Result<_>>()?;
         let mut found = self.compare_values(on, &got);
-        for runs in [FEW..MANY / 4, MANY / 4..MANY] {
+        for (size, runs) in [
+            (Size::Op, FEW..MANY / 4),
+            (Size::Op, MANY / 4..MANY),
+            (Size::Bound, MANY..2 * MANY),
+        ] {
             if found.is_ok() {
                 break;
             }
-            self.spread(on, runs)?;
+            self.spread(on, size, runs)?;
             found = self.compare_values(on, &got);
         }
         Ok(found)
@@ -170,6 +189,11 @@ impl<'a> Reference<'a> {
             None => Ok(most),
         }
     }
+}
+
+/// Whether a word is zero in F32, of either sign.
+fn is_zero(word: &[u8]) -> bool {
+    <[u8; 4]>::try_from(word).is_ok_and(|word| f32::from_ne_bytes(word) == 0.0)
 }
 
 fn widened(dtype: DType, bytes: &[u8]) -> Result<Vec<f64>> {

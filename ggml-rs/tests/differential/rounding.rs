@@ -44,8 +44,8 @@ pub enum On {
     Either,
 }
 
-/// What an operand is read with.
-fn operand(site: &Site<'_>, on: On) -> Error {
+/// What an operand is read with. Errors that are as large as they may be also decide to which level of a block a value goes.
+fn operand(site: &Site<'_>, on: On, size: Size) -> Error {
     if matches!(site.dtype, I32 | I64) {
         return NONE;
     }
@@ -59,6 +59,11 @@ fn operand(site: &Site<'_>, on: On) -> Error {
         // What decides between values.
         "STEP" | "SGN" | "FLOOR" | "ROUND" | "ARGSORT" | "ARGMAX" => deciding(),
         "CPY" | "DUP" | "CONT" if matches!(site.result, I32) => deciding(),
+        "CPY" | "DUP" | "CONT" | "SET_ROWS"
+            if size == Size::Bound && site.result.is_quantized() =>
+        {
+            deciding()
+        }
         _ => NONE,
     }
 }
@@ -141,6 +146,11 @@ fn single(op: &str) -> Error {
             of_read: 16.0 * EPS,
             ..NONE
         },
+        // Sums of rows, one after the other.
+        "GET_ROWS_BACK" => Error {
+            of_read: 4.0 * EPS,
+            ..part(2.0 * EPS)
+        },
         "ROPE" | "ROPE_BACK" => Error {
             of_row: 64.0 * EPS,
             ..NONE
@@ -152,11 +162,31 @@ fn single(op: &str) -> Error {
 /// How many times what results spread by they may differ.
 pub const SAFETY: f64 = 4.0;
 
+/// How large the errors of a run are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Those of one op. What results spread by may be [`SAFETY`] times as much.
+    Op,
+    /// As many times as large. Where a value is clamped, cut to an integer or rounded to blocks, results do not grow with the errors,
+    /// but step: what they may step to shows at this size alone.
+    Bound,
+}
+
+impl Size {
+    /// How many times as large as an op's.
+    pub fn times(self) -> f64 {
+        match self {
+            Self::Op => 1.0,
+            Self::Bound => SAFETY,
+        }
+    }
+}
+
 /// Rounds what is written, in exact values too: blocks are far from what goes into them. `noise` puts errors in.
 pub fn change(site: &Site<'_>, values: &mut [f64], noise: Option<(&mut Noise, On)>) {
     let error = match (site.operand, &noise) {
         (_, None) => NONE,
-        (Some(_), Some((_, on))) => operand(site, *on),
+        (Some(_), Some((noise, on))) => operand(site, *on, noise.size),
         (None, Some(_)) => result(site),
     };
     if let Some((noise, _)) = noise {
@@ -170,14 +200,16 @@ pub fn change(site: &Site<'_>, values: &mut [f64], noise: Option<(&mut Noise, On
 /// Random errors.
 pub struct Noise {
     random: Random,
+    size: Size,
     /// The largest value that the node has read so far.
     read: f64,
 }
 
 impl Noise {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, size: Size) -> Self {
         Self {
             random: Random::new(seed),
+            size,
             read: 0.0,
         }
     }
@@ -189,7 +221,7 @@ impl Noise {
                 // Masks have infinities, which nothing rounds.
                 for x in row.iter_mut().filter(|x| x.is_finite()) {
                     let unit = f64::from(self.random.unit() * 2.0 - 1.0);
-                    *x += unit * (most + error.part * x.abs());
+                    *x += unit * self.size.times() * (most + error.part * x.abs());
                 }
             }
         }
