@@ -30,7 +30,7 @@ impl<'g> Grad<'g> {
     ///
     /// # Errors
     /// [`Error::Internal`] where it has none in this place.
-    pub fn source(&self, place: usize) -> Result<Tensor<'g>> {
+    pub(super) fn source(&self, place: usize) -> Result<Tensor<'g>> {
         self.sources[place].ok_or_else(|| Error::Internal {
             step: "a gradient",
             message: format!("{:?} has no operand {place}", self.node.op),
@@ -38,12 +38,12 @@ impl<'g> Grad<'g> {
     }
 
     /// Whether a source needs a gradient.
-    pub fn needs(&self, place: usize) -> bool {
+    pub(super) fn needs(&self, place: usize) -> bool {
         self.needs[place]
     }
 
     /// A parameter that is a count, an axis or an offset.
-    pub fn count(&self, index: usize) -> usize {
+    pub(super) fn count(&self, index: usize) -> usize {
         self.node.params[index] as usize
     }
 }
@@ -62,18 +62,18 @@ pub(super) struct Grads<'g>(pub [Option<Part<'g>>; SOURCES]);
 
 impl<'g> Grads<'g> {
     /// That of the first source.
-    pub fn first(gradient: Tensor<'g>) -> Self {
+    pub(super) fn first(gradient: Tensor<'g>) -> Self {
         Self::default().with(0, gradient)
     }
 
     /// The same with that of another source.
-    pub fn with(mut self, place: usize, gradient: Tensor<'g>) -> Self {
+    pub(super) fn with(mut self, place: usize, gradient: Tensor<'g>) -> Self {
         self.0[place] = Some(Part::Whole(gradient));
         self
     }
 
     /// That of each source that needs one.
-    pub fn each(
+    pub(super) fn each(
         grad: &Grad<'g>,
         mut gradient: impl FnMut(usize) -> Result<Tensor<'g>>,
     ) -> Result<Self> {

@@ -4,23 +4,23 @@ use crate::error::Result;
 use crate::graph::Tensor;
 use crate::graph::backward::grad::{Grad, Grads};
 
-pub fn add<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn add<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     with_repeated(grad, |_| Ok(g))
 }
 
-pub fn sub<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn sub<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     with_repeated(grad, |place| match place {
         0 => Ok(g),
         _ => g.neg(),
     })
 }
 
-pub fn mul<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn mul<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     with_repeated(grad, |place| g.mul(grad.source(1 - place)?.packed()?))
 }
 
 /// y = a/b: g/b, and -g*y/b.
-pub fn div<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn div<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     with_repeated(grad, |place| {
         let b = grad.source(1)?;
         match place {
@@ -41,17 +41,17 @@ fn with_repeated<'g>(
     })
 }
 
-pub fn scale<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn scale<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.scale(grad.node.f32_param(0)).map(Grads::first)
 }
 
 /// Of all elements, or of rows.
-pub fn sum<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn sum<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.repeat(grad.source(0)?.shape()).map(Grads::first)
 }
 
 /// Of rows.
-pub fn mean<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn mean<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let shape = grad.source(0)?.shape();
     let share = g.scale(1.0 / shape.ne()[0] as f32)?;
     share.repeat(shape).map(Grads::first)

@@ -8,7 +8,7 @@ use crate::graph::backward::grad::{Grad, Grads, Part};
 use crate::graph::ops::window::Window;
 
 /// RESHAPE, VIEW, PERMUTE and TRANSPOSE, which the tables know as one.
-pub fn view<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn view<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     match grad.y.raw_op() {
         sys::GGML_OP_PERMUTE => {
             // Dimension `axis` of the source is dimension `params[axis]` of the result.
@@ -37,19 +37,19 @@ fn window<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// The same elements in another shape or type.
-pub fn copy<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn copy<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.reshape(grad.source(0)?.shape()).map(Grads::first)
 }
 
-pub fn repeat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn repeat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.sum_copies(grad.source(0)?.shape()).map(Grads::first)
 }
 
-pub fn repeat_back<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn repeat_back<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.repeat(grad.source(0)?.shape()).map(Grads::first)
 }
 
-pub fn concat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn concat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let axis = grad.count(0);
     Grads::each(grad, |place| {
         let offset = match place {
@@ -60,18 +60,18 @@ pub fn concat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     })
 }
 
-pub fn pad<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn pad<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let before = |dim: usize| grad.count(2 * dim) * g.strides()[dim];
     let offset = (0..4).map(before).sum();
     g.part(grad.source(0)?.shape(), offset).map(Grads::first)
 }
 
-pub fn diag_mask<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn diag_mask<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.diag_mask_zero(grad.count(0)).map(Grads::first)
 }
 
 /// y = a, with b added to a window of it.
-pub fn acc<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn acc<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     Grads::each(grad, |place| match place {
         0 => Ok(g),
         _ => of_window(grad, g),
@@ -79,7 +79,7 @@ pub fn acc<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// y = a, with b in a window of it: what was overwritten gives nothing to y.
-pub fn set<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn set<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     Grads::each(grad, |place| match place {
         0 => {
             let Window { nb, offset } = stored(grad)?;

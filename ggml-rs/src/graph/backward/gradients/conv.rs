@@ -5,7 +5,7 @@ use crate::graph::Tensor;
 use crate::graph::backward::grad::{Grad, Grads};
 
 /// The kernel gives its shape alone. It may be trained all the same, through the product that follows.
-pub fn im2col<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn im2col<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (kernel, image) = (grad.source(0)?, grad.source(1)?);
     if !grad.needs(1) {
         return Ok(Grads::default());
@@ -14,7 +14,7 @@ pub fn im2col<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     Ok(Grads::default().with(1, gradient))
 }
 
-pub fn pool_2d<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn pool_2d<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.pool_2d_back_like(grad.source(0)?.packed()?, &grad.node.params)
         .map(Grads::first)
 }

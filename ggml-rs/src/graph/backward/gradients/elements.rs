@@ -8,7 +8,7 @@ use crate::graph::backward::grad::{Grad, Gradient, Grads};
 use crate::graph::node::Unary;
 
 /// The gradient of a function, if it is not flat.
-pub fn unary(function: Unary) -> Option<Gradient> {
+pub(super) fn unary(function: Unary) -> Option<Gradient> {
     Some(match function {
         Unary::Neg => |_, g| g.neg().map(Grads::first),
         Unary::Silu => |grad, g| g.silu_back(grad.source(0)?.packed()?).map(Grads::first),
@@ -46,34 +46,34 @@ fn times<'g>(g: Tensor<'g>, slope: Tensor<'g>) -> Result<Grads<'g>> {
     g.mul(slope).map(Grads::first)
 }
 
-pub fn sqr<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn sqr<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let product = g.mul(grad.source(0)?.packed()?)?;
     product.scale(2.0).map(Grads::first)
 }
 
-pub fn sqrt<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn sqrt<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.div(grad.y.packed()?)?.scale(0.5).map(Grads::first)
 }
 
-pub fn log<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn log<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.div(grad.source(0)?.packed()?).map(Grads::first)
 }
 
-pub fn sin<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn sin<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     times(g, grad.source(0)?.packed()?.cos()?)
 }
 
-pub fn cos<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn cos<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let product = g.mul(grad.source(0)?.packed()?.sin()?)?;
     product.neg().map(Grads::first)
 }
 
-pub fn clamp<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn clamp<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let [lo, hi] = [0, 1].map(|index| grad.node.f32_param(index));
     times(g, grad.source(0)?.packed()?.unclamped(lo, hi)?)
 }
 
-pub fn leaky_relu<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn leaky_relu<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let slope = grad.node.f32_param(0);
     let step = grad.source(0)?.packed()?.step()?;
     times(g, step.scale_bias(1.0 - slope, slope)?)

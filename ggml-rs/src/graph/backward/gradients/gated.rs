@@ -7,7 +7,7 @@ use crate::graph::backward::grad::{Grad, Grads};
 use crate::graph::node::{Glu, Op};
 use crate::shape::Shape;
 
-pub fn glu<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn glu<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let unit = Unit::of(grad);
     let a = grad.source(0)?;
     if let Some(gate) = grad.sources[1] {

@@ -6,7 +6,7 @@ use crate::graph::backward::grad::{Grad, Grads};
 use crate::graph::node::Op;
 
 /// NORM and RMS_NORM.
-pub fn norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (x, y) = (grad.source(0)?.packed()?, grad.y.packed()?);
     let rms = grad.node.op == Op::RmsNorm;
     of_rows(x, y, g, grad.node.f32_param(0), rms).map(Grads::first)
@@ -28,7 +28,7 @@ fn of_rows<'g>(
 }
 
 /// As NORM, where rows are groups of channels, of which there are whole ones only.
-pub fn group_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn group_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let x = grad.source(0)?;
     let shape = x.shape();
     let [n0, n1, channels, batches] = shape.ne();
@@ -46,7 +46,7 @@ pub fn group_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// y = x/max(|x|, eps): (g - y*dot(g, y))/|x|; below eps y is x/eps, and the term of the dot product goes away.
-pub fn l2_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn l2_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let eps = grad.node.f32_param(0);
     let y = grad.y.packed()?;
     let size = grad.source(0)?.packed()?.sqr()?.sum_rows()?.sqrt()?;

@@ -6,7 +6,7 @@ use crate::graph::backward::grad::{Grad, Grads};
 use crate::graph::{ExpertIds, RowIds, Staging, Tensor};
 
 /// y = aᵀ · b, where each matrix of a is read for several of b.
-pub fn mul_mat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn mul_mat<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (a, b) = (grad.source(0)?, grad.source(1)?);
     Grads::each(grad, |place| match place {
         0 => of_shared_matrices(a, b, g),
@@ -42,7 +42,7 @@ fn of_shared_matrices<'g>(a: Tensor<'g>, b: Tensor<'g>, g: Tensor<'g>) -> Result
 }
 
 /// y = a · bᵀ: da = g · b, db = gᵀ · a.
-pub fn out_prod<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn out_prod<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (a, b) = (grad.source(0)?, grad.source(1)?);
     Grads::each(grad, |place| match place {
         0 => {
@@ -61,7 +61,7 @@ pub fn out_prod<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// y[:, u, t] = as[:, :, ids[u, t]]ᵀ · b[:, u % ne1, t].
-pub fn mul_mat_id<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn mul_mat_id<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let experts = grad.source(0)?.shape().ne()[2];
     let ids = grad.source(2)?;
     Grads::each(grad, |place| match place {

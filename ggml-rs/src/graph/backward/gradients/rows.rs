@@ -15,7 +15,7 @@ fn ids(tensor: Tensor<'_>, rows: usize) -> RowIds<'_> {
     }
 }
 
-pub fn add_id<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn add_id<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     Grads::each(grad, |place| match place {
         0 => Ok(g),
         _ => {
@@ -26,7 +26,7 @@ pub fn add_id<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     })
 }
 
-pub fn get_rows<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn get_rows<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (x, chosen) = (grad.source(0)?, grad.source(1)?);
     let [_, rows, matrices, batches] = x.shape().ne();
     // One matrix of many rows, an embedding: ggml's op, which needs no memory of ids times rows.
@@ -39,7 +39,7 @@ pub fn get_rows<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// y = a copy of source 2 in which rows were written.
-pub fn set_rows<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn set_rows<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let (written, mut chosen) = (grad.source(0)?, grad.source(1)?);
     let [count, lists, more, _] = chosen.shape().ne();
     let [_, _, n2, n3] = written.shape().ne();

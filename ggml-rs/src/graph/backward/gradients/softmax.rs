@@ -5,7 +5,7 @@ use crate::graph::Tensor;
 use crate::graph::backward::grad::{Grad, Grads};
 
 /// y*(g - dot(y, g))*scale, with a mask and slopes as without. A sink's share of the sum is 1 - sum(y): minus that times dot(y, g).
-pub fn soft_max<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn soft_max<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let y = grad.y.packed()?;
     let dot = y.dot_rows(g)?;
     Grads::each(grad, |place| match place {
@@ -21,7 +21,7 @@ pub fn soft_max<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
 }
 
 /// y = -sum(labels*log(softmax(x)))/rows, whatever the labels of a row add up to: (softmax(x)*sum(labels) - labels)*g/rows.
-pub fn cross_entropy_loss<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn cross_entropy_loss<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     let labels = grad.source(1)?.packed()?;
     let p = grad.source(0)?.packed()?.soft_max()?;
     let d = p.mul(labels.sum_rows()?)?.sub(labels)?;
@@ -30,7 +30,7 @@ pub fn cross_entropy_loss<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g
 }
 
 /// The opposite turn.
-pub fn rope<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
+pub(super) fn rope<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
     g.rope_back_like(grad.source(1)?, grad.sources[2], &grad.node.params)
         .map(Grads::first)
 }
