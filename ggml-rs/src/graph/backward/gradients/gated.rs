@@ -1,14 +1,14 @@
 //! Gated units: y = act(x)*gate.
 
 use super::elements::{gelu_erf_slope, gelu_slope, swish_slope};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::graph::backward::grad::{Grad, Grads};
 use crate::graph::node::{Glu, Op};
 use crate::shape::Shape;
 
 pub(super) fn glu<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>> {
-    let unit = Unit::of(grad);
+    let unit = Unit::of(grad)?;
     let a = grad.source(0)?;
     if let Some(gate) = grad.sources[1] {
         let inner = unit.inner(a.packed()?, gate.packed()?)?;
@@ -35,7 +35,7 @@ fn half(a: Tensor<'_>, second: bool) -> Result<Tensor<'_>> {
 
 /// A unit with its numbers.
 struct Unit {
-    function: Option<Glu>,
+    function: Glu,
     /// SWIGLU_OAI's.
     alpha: f32,
     /// Where x, from above, and the gate, from both sides, are clamped.
@@ -43,21 +43,23 @@ struct Unit {
 }
 
 impl Unit {
-    fn of(grad: &Grad<'_>) -> Self {
-        let function = match grad.node.op {
-            Op::Glu(function) => Some(function),
-            _ => None,
+    fn of(grad: &Grad<'_>) -> Result<Self> {
+        let Op::Glu(function) = grad.node.op else {
+            return Err(Error::Internal {
+                step: "a gradient",
+                message: format!("{:?} is no gated unit", grad.node.op),
+            });
         };
-        let clamps = matches!(function, Some(Glu::SwigluOai | Glu::SwigluClamp));
-        Self {
+        let clamps = matches!(function, Glu::SwigluOai | Glu::SwigluClamp);
+        Ok(Self {
             function,
             alpha: grad.node.f32_param(2),
             limit: clamps.then(|| grad.node.f32_param(3)),
-        }
+        })
     }
 
     fn is_oai(&self) -> bool {
-        self.function == Some(Glu::SwigluOai)
+        self.function == Glu::SwigluOai
     }
 
     /// Clamps as the forward does: x from above only.
@@ -97,24 +99,24 @@ impl Unit {
     /// act(x).
     fn value<'g>(&self, x: Tensor<'g>) -> Result<Tensor<'g>> {
         match self.function {
-            Some(Glu::Reglu) => x.relu(),
-            Some(Glu::Geglu) => x.gelu(),
-            Some(Glu::GegluErf) => x.gelu_erf(),
-            Some(Glu::GegluQuick) => x.gelu_quick(),
-            Some(Glu::SwigluOai) => x.mul(x.scale(self.alpha)?.sigmoid()?),
-            Some(Glu::Swiglu | Glu::SwigluClamp) | None => x.silu(),
+            Glu::Reglu => x.relu(),
+            Glu::Geglu => x.gelu(),
+            Glu::GegluErf => x.gelu_erf(),
+            Glu::GegluQuick => x.gelu_quick(),
+            Glu::SwigluOai => x.mul(x.scale(self.alpha)?.sigmoid()?),
+            Glu::Swiglu | Glu::SwigluClamp => x.silu(),
         }
     }
 
     /// The gradient of x, from that of act(x).
     fn of_value<'g>(&self, g: Tensor<'g>, x: Tensor<'g>) -> Result<Tensor<'g>> {
         let slope = match self.function {
-            Some(Glu::Swiglu | Glu::SwigluClamp) | None => return g.silu_back(x),
-            Some(Glu::Reglu) => x.step()?,
-            Some(Glu::Geglu) => gelu_slope(x)?,
-            Some(Glu::GegluErf) => gelu_erf_slope(x)?,
-            Some(Glu::GegluQuick) => swish_slope(x, 1.702)?,
-            Some(Glu::SwigluOai) => swish_slope(x, self.alpha)?,
+            Glu::Swiglu | Glu::SwigluClamp => return g.silu_back(x),
+            Glu::Reglu => x.step()?,
+            Glu::Geglu => gelu_slope(x)?,
+            Glu::GegluErf => gelu_erf_slope(x)?,
+            Glu::GegluQuick => swish_slope(x, 1.702)?,
+            Glu::SwigluOai => swish_slope(x, self.alpha)?,
         };
         g.mul(slope)
     }

@@ -34,10 +34,9 @@ pub(super) fn group_norm<'g>(grad: &Grad<'g>, g: Tensor<'g>) -> Result<Grads<'g>
     let [n0, n1, channels, batches] = shape.ne();
     let groups = grad.count(0);
     let rows = [n0 * n1 * (channels / groups), groups * batches];
-    let [x, y, g] = [x.packed()?, grad.y.packed()?, g];
     let d = of_rows(
-        x.reshape(rows)?,
-        y.reshape(rows)?,
+        x.packed()?.reshape(rows)?,
+        grad.y.packed()?.reshape(rows)?,
         g.reshape(rows)?,
         grad.node.f32_param(1),
         false,
